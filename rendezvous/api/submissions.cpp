@@ -25,10 +25,15 @@ using Json = nlohmann::json;
 constexpr size_t kKeyBytesMax = 255;
 constexpr size_t kVerifyingWaitingMax = 16;
 
-// Words that would disturb the terminals of others. This is no rule of specs, because stored specs must be read whatever they
-// hold.
-std::vector<FieldError> unfit_words(const JobSpec& spec) {
+// A new job may not have words that would disturb the terminals of others, nor moments that never change. These are no rules of
+// specs, because stored specs must be read whatever they hold.
+std::vector<FieldError> unfit_when_new(const JobSpec& spec) {
   std::vector<FieldError> errors;
+  for (const auto& [name, beta] : {std::pair("beta1", spec.beta1), std::pair("beta2", spec.beta2)}) {
+    if (static_cast<float>(beta) >= 1)
+      errors.push_back(
+          {name, fmt::format("{} is 1 in float32, with which nothing is learned: choose at most 0.9999999", beta)});
+  }
   if (has_control_characters(spec.name)) errors.push_back({"name", "has control characters in it"});
   for (const auto& [key, value] : spec.labels) {
     if (has_control_characters(key) || has_control_characters(value))
@@ -196,7 +201,7 @@ bool Submissions::answer_repeated(const Call& call, const Submission& submission
 Outcome<void> Submissions::check_spec(Submission& submission) {
   auto spec = parse_job_spec(with_sizes_of_named_job(turn_.state, submission.request));
   if (!spec) return tl::unexpected(invalid_spec(std::move(spec.error())));
-  if (auto unfit = unfit_words(*spec); !unfit.empty()) return tl::unexpected(invalid_spec(std::move(unfit)));
+  if (auto unfit = unfit_when_new(*spec); !unfit.empty()) return tl::unexpected(invalid_spec(std::move(unfit)));
   submission.spec = *std::move(spec);
   if (auto pinned = pin_initial_weights(turn_.state, submission.spec); !pinned)
     return tl::unexpected(problem_of(pinned.error()));

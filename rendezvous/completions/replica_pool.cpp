@@ -271,6 +271,13 @@ const HeldModel* ReplicaPool::answering(const std::string& wanted) const {
   return best == holders.end() ? nullptr : models[best->first];
 }
 
+int64_t ReplicaPool::holders_of(const std::string& source) const {
+  return std::ranges::count_if(replicas_, [&](const auto& entry) {
+    return !entry.second.is_retired &&
+           std::ranges::find(entry.second.last.held, source, &HeldModel::source) != entry.second.last.held.end();
+  });
+}
+
 std::set<std::string> ReplicaPool::sources_in_use() const {
   std::set<std::string> sources;
   for (const auto& [number, text] : texts_) sources.insert(text.source);

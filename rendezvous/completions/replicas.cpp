@@ -17,12 +17,24 @@ void Replicas::hear(const std::string& worker, const ReplicaReport& report) {
 void Replicas::aim(Millis now, const std::string& newest, bool is_gone) {
   note_reached(now);
   if (newest == aim_) return;
-  if (!aim_.empty() && reached_ != aim_ && !is_gone && !is_hopeless()) {
-    if (now < aimed_ms_ + patience_ms_) return;
-    if (answering() != nullptr) patience_ms_ = std::min(2 * patience_ms_, kPatienceMaxMs);
+  const bool is_reached = reached_ == aim_;
+  if (!aim_.empty() && !is_gone && !is_hopeless()) {  // who comes now must be able to read it
+    if (is_reached && !may_go_on(now)) return;
+    if (!is_reached && now < aimed_ms_ + patience_ms_) return;
+    if (!is_reached && answering() != nullptr) patience_ms_ = std::min(2 * patience_ms_, kPatienceMaxMs);
   }
   aim_ = newest;
   aimed_ms_ = now;
+}
+
+// A replica has memory for two models: those that texts were begun with go first. And those that read more slowly than half get
+// as long again.
+bool Replicas::may_go_on(Millis now) const {
+  for (const std::string& source : pool_.sources_in_use()) {
+    if (source != aim_) return false;
+  }
+  const auto count = static_cast<int64_t>(pool_.replicas().size());
+  return pool_.holders_of(aim_) + unable() >= count || now >= reached_ms_ + (reached_ms_ - aimed_ms_);
 }
 
 // The next one is waited for twice as long as this one took.
@@ -31,17 +43,19 @@ void Replicas::note_reached(Millis now) {
   const HeldModel* const model = pool_.answering(aim_);
   if (model == nullptr || model->source != aim_) return;
   reached_ = aim_;
+  reached_ms_ = now;
   patience_ms_ = std::clamp(2 * (now - aimed_ms_), kPatienceMs, kPatienceMaxMs);
 }
 
 bool Replicas::is_hopeless() const {
   if (groups_ && groups_->is_unreadable(aim_)) return true;
   const auto count = static_cast<int64_t>(workers().size());
-  int64_t unable = 0;
-  if (!groups_) {
-    for (const UnreadableModel& model : pool_.unreadable()) unable += model.source == aim_ ? 1 : 0;
-  }
-  return 2 * (count - unable) < count || count == 0;
+  return 2 * (count - unable()) < count || count == 0;
+}
+
+int64_t Replicas::unable() const {
+  if (groups_) return 0;
+  return std::ranges::count(pool_.unreadable(), aim_, &UnreadableModel::source);
 }
 
 const HeldModel* Replicas::answering() const {

@@ -3,8 +3,9 @@
 //
 // Promises: ReplicaPool's and StageGroups'. A group is a replica while its last stage is connected to the others as they
 // are now. A model that requests are answered with is wanted until half of the replicas have something newer; while they come
-// to have that, still newer ones wait, so that checkpoints that follow each other faster than they are read are not chased for
-// ever. Pure: no clock, no I/O. Thread: one.
+// to have that, and while texts go on with something older, still newer ones wait: so checkpoints that follow each other faster
+// than they are read are not chased for ever, and a replica does not hold a third, unless one is removed. Pure: no clock, no
+// I/O. Thread: one.
 #pragma once
 
 #include <cstdint>
@@ -66,7 +67,9 @@ class Replicas {
     std::vector<HeldModel> ready = {};  // as the pool knows it, of a last stage
   };
   void note_reached(Millis now);
-  bool is_hopeless() const;  // too few are there who could come to have what is aimed at
+  bool may_go_on(Millis now) const;  // to a newer one, when this one was reached
+  bool is_hopeless() const;          // too few are there who could come to have what is aimed at
+  int64_t unable() const;            // replicas that say so
   void look_who_is_there(const PresenceOf& presence_of);
   void tell_of_groups();
 
@@ -74,7 +77,7 @@ class Replicas {
   std::optional<StageGroups> groups_;   // of a model that is divided
   std::map<std::string, Known> known_;  // by worker
   std::string aim_, reached_;           // sources: what workers are to come to have, and what half of them had last
-  Millis aimed_ms_ = 0;
+  Millis aimed_ms_ = 0, reached_ms_ = 0;
   Millis patience_ms_ = kPatienceMs;  // with an aim, where there is a newer one
 };
 

@@ -242,7 +242,7 @@ bool settle_references(Turn& turn, std::vector<std::string>& ready) {
     end_job(turn, JobState::kFailed, unfit);
     return false;
   }
-  if (const std::string cut = cut_schedule(job.spec, job.total_steps()); !cut.empty()) turn.note("schedule_cut", cut);
+  if (const std::string cut = cut_schedule(job.spec, job.data_tokens); !cut.empty()) turn.note("schedule_cut", cut);
   return true;
 }
 

@@ -17,7 +17,6 @@ constexpr size_t kWordBytes = 64;
 constexpr int64_t kMicrobatchesMax = 65536;  // the fixed-point sum keeps log2 of this number of bits free
 constexpr int64_t kStepsMax = 1'000'000'000;
 constexpr int64_t kEpochsMax = 1'000'000;
-constexpr double kBetaMax = 0.9999999;  // a float32 between it and 1 is 1, with which a moment never changes
 constexpr int64_t kNodesMax = 1024;
 constexpr int64_t kSecondsMax = 1'000'000'000;
 
@@ -115,8 +114,8 @@ std::vector<FieldRow> rows_of_the_optimizer() {
        "With resume_from: the step at which the schedule begins anew, from min_lr up, so that a run that had ended goes on "
        "without a jump of the rate"},
       {"weight_decay", NumberField{&JobSpec::weight_decay, 0, 10}, "AdamW's, on matrices only"},
-      {"beta1", NumberField{&JobSpec::beta1, 0, kBetaMax}, "AdamW's decay of the first moment"},
-      {"beta2", NumberField{&JobSpec::beta2, 0, kBetaMax}, "AdamW's decay of the second moment"},
+      {"beta1", NumberField{&JobSpec::beta1, 0, 1, false, true}, "AdamW's decay of the first moment"},
+      {"beta2", NumberField{&JobSpec::beta2, 0, 1, false, true}, "AdamW's decay of the second moment"},
       {"grad_clip", NumberField{&JobSpec::grad_clip, 0, 1e6}, "Clip the gradient's global norm to this; 0: never"},
   };
 }

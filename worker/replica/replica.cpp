@@ -66,8 +66,14 @@ tl::expected<std::unique_ptr<Replica>, std::string> Replica::prepare(ReplicaSetu
   if (replica->wanted_.empty()) return tl::unexpected<std::string>("it was not told which model to serve");
   DataPlaces places = replica->setup_.places;
   places.stop = &stop;
-  const std::string& source = replica->wanted_.front();  // the others are read beside those that write
+  std::string source = replica->wanted_.front();  // the others are read beside those that write
   auto ready = replica->read(source, places);
+  while (!ready && !stop) {  // it may have been removed meanwhile
+    replica->ask_what_is_wanted(stop);
+    if (replica->wanted_.front() == source) break;
+    source = replica->wanted_.front();
+    ready = replica->read(source, places);
+  }
   if (!ready) return tl::unexpected(std::move(ready.error()));
   replica->digest_ = (*ready)->digest();
   replica->models_[source] = *std::move(ready);
@@ -158,10 +164,7 @@ rendezvous::ReplicaReport Replica::report(int64_t wait_ms) const {
     if (model->is_ready() && model->stage() == stage()) report.held.push_back(model->held());
   }
   for (const auto& [source, unreadable] : unreadable_) report.unreadable.push_back({source, unreadable.why});
-  for (const auto& [source, connecting] : connecting_) {
-    const std::string& url = connecting.why_not.url;
-    if (!url.empty() && connecting.failures > 1) report.unreached.push_back(url);  // once may be a slow moment
-  }
+  for (const auto& [url, until] : unreached_) report.unreached.push_back(url);
   add_load(report);
   return report;
 }
@@ -288,8 +291,8 @@ void Replica::keep_models(const std::stop_token& stop) {
       if (!next) changed_.wait_for(lock, stop, seconds(1), [&] { return changes_ != seen; });
       seen = changes_;
     }
+    drop_models();  // first: there is room for two
     if (next) read_model(*next, stop);
-    drop_models();
   }
 }
 

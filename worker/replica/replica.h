@@ -103,7 +103,10 @@ class Replica {
     StagesRefused why_not;
     int failures = 0;  // in a row
   };
-  std::map<std::string, Connecting> connecting_;    // by source
+  std::map<std::string, Connecting> connecting_;  // by source
+  // The addresses of stages that this one could not work with twice in a row, and until when it says so: others take their
+  // place, and where these cannot be reached either it is not one after the other again and again.
+  std::map<std::string, std::chrono::steady_clock::time_point> unreached_;
   std::string digest_;                              // of the first model that was read
   int64_t changes_ = 0;                             // that threads look at again
   std::jthread orders_, sender_, keeper_, stages_;  // last: they use all of these

@@ -12,7 +12,8 @@
 namespace holdfast::worker {
 namespace {
 
-constexpr std::chrono::seconds kLookForStages{1};  // that could not be reached, or were lost
+constexpr std::chrono::seconds kLookForStages{1};   // that could not be reached, or were lost
+constexpr std::chrono::minutes kSaysUnreached{10};  // since it was tried last
 
 }  // namespace
 
@@ -54,7 +55,6 @@ void Replica::follow_earlier_stages() {
     for (const auto& [source, model] : models_) {
       const auto known = std::ranges::find(place_->earlier, source, &rendezvous::StagePlace::Earlier::source);
       const auto earlier = known == place_->earlier.end() ? std::vector<rendezvous::StageAddress>() : known->stages;
-      if (earlier.empty()) connecting_.erase(source);  // nobody is to be reached
       if (model->stage() != place_->stage || model->is_connected_to(earlier)) continue;
       Connecting& connecting = connecting_[source];
       if (connecting.to == earlier && now < connecting.again) continue;
@@ -82,6 +82,12 @@ void Replica::connect(ReadyModel& model, const std::vector<rendezvous::StageAddr
   Connecting& connecting = connecting_[source];
   const bool is_new = std::exchange(connecting.why_not, refused).why != refused.why;
   connecting.failures = connected ? 0 : connecting.failures + 1;
+  const auto now = std::chrono::steady_clock::now();
+  std::erase_if(unreached_, [&](const auto& entry) { return entry.second < now; });
+  if (!refused.url.empty() && connecting.failures > 1) unreached_[refused.url] = now + kSaysUnreached;  // once is a slow moment
+  if (connected) {
+    for (const rendezvous::StageAddress& stage : earlier) unreached_.erase(stage.url);
+  }
   if (!connected && is_new) spdlog::warn("{} cannot be served now, it is tried again: {}", source, refused.why);
   if (connected && !earlier.empty()) spdlog::info("has all stages of {}", source);
   orders_client_->cancel();  // its next report says so

@@ -123,7 +123,7 @@ void ServingApi::post_completion(Call& call) {
       commands->add_result([then, why_not] { then(why_not); });
     };
     const auto work_and_tell = [this, work = std::move(work), back] {
-      if (is_finishing_) return back("the service is stopping");
+      if (is_closed_) return back("the service is stopping");
       work();
       back("");
     };
@@ -375,11 +375,11 @@ void ServingApi::add_metrics(PrometheusText& text) const {
 }
 
 void ServingApi::finish() {
-  is_finishing_ = true;
   prompts_.finish();
 }
 
 void ServingApi::close() {
+  is_closed_ = true;
   const HttpResponse goodbye = problem_answer(problem(503, "unavailable", "the service is stopping: try again"));
   polls_.close([&](const LongPolls::Poll& poll) {
     poll.reply(goodbye);

@@ -39,8 +39,8 @@ class ServingApi {
 
   void tend();  // after the commands of a turn
   void add_metrics(PrometheusText& text) const;
-  void finish();  // long prompts are taken no more; the ones under way are answered
   void close();   // ends every text and every wait
+  void finish();  // after close(): waits for a long prompt that is becoming tokens
 
  private:
   struct Served;  // a job
@@ -60,7 +60,7 @@ class ServingApi {
   CompletionDesk desk_;
   std::map<std::string, std::shared_ptr<Served>> served_;  // by job
   LongPolls polls_;
-  std::atomic<bool> is_finishing_ = false;
+  std::atomic<bool> is_closed_ = false;
   WorkPool tokenizers_, prompts_;  // last: their work uses the others
 };
 

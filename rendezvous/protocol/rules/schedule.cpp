@@ -71,13 +71,14 @@ std::string unfit_length(const JobSpec& spec, int64_t total_steps, int64_t first
   return "";
 }
 
-std::string cut_schedule(const JobSpec& spec, int64_t total_steps) {
-  const int64_t most = total_steps - spec.schedule_start;
-  if (spec.epochs == 0 || total_steps == 0) return "";
-  const std::string length = fmt::format("epochs {} is {} steps of this data", spec.epochs, total_steps);
+std::string cut_schedule(const JobSpec& spec, int64_t data_tokens) {
+  const JobSpec resolved = spec.with_steps_over(data_tokens);
+  const int64_t most = resolved.total_steps - spec.schedule_start;
+  if (spec.epochs == 0 || resolved.total_steps == 0) return "";
+  const std::string length = fmt::format("epochs {} is {} steps of this data", spec.epochs, resolved.total_steps);
   if (spec.warmup_steps > most)
     return fmt::format("{}: the warm-up of {} steps is cut to {}, and the rate never falls", length, spec.warmup_steps, most);
-  const int64_t after = most - spec.warmup_steps;
+  const int64_t after = most - resolved.warmup_steps;
   if (spec.decay_steps <= after) return "";
   return fmt::format("{}: the rate falls over the {} steps that are left after the warm-up, and not over {} (decay_steps)",
                      length, after, spec.decay_steps);

@@ -21,7 +21,7 @@ void check_schedule_start(const JobSpec& spec, std::vector<FieldError>& errors);
 std::string beyond_in_words(int64_t schedule_start, const std::string& source, int64_t step);
 // Why a job that is counted in epochs, which turn out to be `total_steps`, cannot train from `first_step` on; "" where it can.
 std::string unfit_length(const JobSpec& spec, int64_t total_steps, int64_t first_step);
-// The sentence on a warm-up or a fall of the rate that such a job is too short for; "" where it is not.
-std::string cut_schedule(const JobSpec& spec, int64_t total_steps);
+// The sentence on a warm-up or a fall of the rate that such a job is too short for, with so much data; "" where it is not.
+std::string cut_schedule(const JobSpec& spec, int64_t data_tokens);
 
 }  // namespace holdfast::rendezvous

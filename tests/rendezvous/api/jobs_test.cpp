@@ -80,6 +80,16 @@ TEST_F(ServiceTest, NamesAndLabelsThatWouldCommandATerminalAreRefused) {
   EXPECT_EQ(ask("POST", "/v1/jobs", fine).status(), 201);
 }
 
+TEST_F(ServiceTest, MomentsThatWouldNeverChangeAreRefusedOfNewJobs) {
+  Json fields = spec();
+  fields["beta2"] = 0.99999999;
+  const Answer answer = ask("POST", "/v1/jobs", fields);
+  EXPECT_EQ(answer.status(), 400);
+  EXPECT_THAT(answer.response->body, testing::HasSubstr("0.99999999 is 1 in float32"));
+  fields["beta2"] = 0.9999999;
+  EXPECT_EQ(ask("POST", "/v1/jobs", fields).status(), 201);
+}
+
 TEST_F(ServiceTest, ABadSpecIsRefusedWithEveryFieldNamed) {
   Json bad = spec();
   bad["total_steps"] = -1;

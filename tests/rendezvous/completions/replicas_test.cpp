@@ -59,6 +59,23 @@ TEST_P(Aimed, AtOneThatTheyComeToHaveBeforeANewerOne) {
   EXPECT_EQ(answering(), kSecond) << "and not what more of them have had for longer";
 }
 
+// A replica has room for two models.
+TEST_P(Aimed, AtNoThirdWhileTextsGoOnWithTheFirst) {
+  replicas.aim(0, kFirst, false);
+  all_hear({kFirst});
+  std::vector<TextOrder> orders;
+  orders.push_back({{.tokens = {1}, .options = {.max_tokens = 4}}, [](const auto&, TextOutcome) { return true; }});
+  ASSERT_FALSE(replicas.texts().submit(*replicas.answering(), std::move(orders), 1'000'000));
+  replicas.aim(1000, kSecond, false);
+  all_hear({kFirst, kSecond});
+  replicas.aim(2000, kThird, false);
+  EXPECT_EQ(answering(), kSecond);
+  EXPECT_THAT(replicas.wanted(), ElementsAre(kSecond, kFirst));
+  replicas.texts().end_all();
+  replicas.aim(3000, kThird, false);
+  EXPECT_THAT(replicas.wanted(), ElementsAre(kThird, kSecond));
+}
+
 TEST_P(Aimed, AtTheNewestWhereTheOtherIsGoneOrCannotBeReadOrNobodyIsThere) {
   replicas.aim(0, kFirst, false);
   replicas.aim(1, kSecond, false);
@@ -103,6 +120,25 @@ TEST_P(Aimed, AtOneForAsLongAsSuchAModelTakes) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Stages, Aimed, testing::Values(1, 2));
+
+TEST(SlowReplicas, GetAsLongAgainAsHalfOfThemTook) {
+  Replicas replicas(1);
+  const auto hears = [&](const std::string& worker, const std::vector<std::string>& sources) {
+    ReplicaReport report{.incarnation = worker + "-1", .job = "j2", .wait_ms = 1};
+    for (const std::string& source : sources) report.held.push_back({source, "f", 64, 256});
+    replicas.hear(worker, report);
+  };
+  replicas.aim(0, kFirst, false);
+  for (const char* worker : {"w1", "w2"}) hears(worker, {kFirst});
+  replicas.aim(0, kSecond, false);
+  hears("w1", {kFirst, kSecond});
+  replicas.aim(10'000, kThird, false);
+  EXPECT_EQ(replicas.answering()->source, kSecond);
+  replicas.aim(19'999, kThird, false);
+  EXPECT_EQ(replicas.aimed_at(), kSecond) << "w2 reads it still";
+  replicas.aim(20'000, kThird, false);
+  EXPECT_EQ(replicas.aimed_at(), kThird);
+}
 
 TEST(AText, StaysWithItsModelWhereAnotherHasItsName) {
   ReplicaPool pool;

@@ -160,6 +160,8 @@ TEST_F(Arranged, AWorkerThatTheLastStageCannotReachMakesRoomForOneThatItMay) {
   };
   says_unreached({"https://a/" + kStaged});
   EXPECT_THAT(groups.group_of("b"), ElementsAre("c", "b"));
+  says_unreached({"https://a/" + kStaged, "https://c/" + kStaged});
+  EXPECT_THAT(groups.group_of("b"), ElementsAre("c", "b")) << "neither is better";
   says_unreached({});
   EXPECT_THAT(groups.group_of("b"), ElementsAre("c", "b")) << "those that are in one stay";
   groups.forget("c");

@@ -134,11 +134,14 @@ TEST(References, SayHowLongEpochsAreAndFailAJobThatCouldNotGoOnForSoLong) {
 TEST(References, SayWhatBecomesOfAScheduleThatIsLongerThanTheEpochs) {
   EXPECT_EQ(with_epochs(2, 0, 0, 20).told_of("schedule"), Lines{});
   EXPECT_EQ(with_epochs(2, 0, 0, 5, 15).told_of("schedule"), Lines{});
+  EXPECT_EQ(with_epochs(2, 0, 0, -1, 18).told_of("schedule"), Lines{}) << "a warm-up of its own, of 2 steps";
   const std::string length = "schedule_cut: epochs 2 is 20 steps of this data: ";
   EXPECT_EQ(with_epochs(2, 5, 10, 20).told_of("schedule"),
             Lines{length + "the warm-up of 20 steps is cut to 15, and the rate never falls"});
   EXPECT_EQ(with_epochs(2, 5, 10, 5, 15).told_of("schedule"),
             Lines{length + "the rate falls over the 10 steps that are left after the warm-up, and not over 15 (decay_steps)"});
+  EXPECT_EQ(with_epochs(2, 0, 0, -1, 19).told_of("schedule"),
+            Lines{length + "the rate falls over the 18 steps that are left after the warm-up, and not over 19 (decay_steps)"});
 }
 
 TEST(References, SayThatNothingWasLeftToTrain) {

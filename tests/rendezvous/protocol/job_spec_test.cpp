@@ -166,7 +166,7 @@ TEST(JobSpec, AnIntegerMayBeWrittenAsAWholeFloat) {
 TEST(JobSpec, AValueOutOfRangeIsNamedWithTheRange) {
   EXPECT_EQ(complaint(minimal({{"vocab_size", 65537}}), "vocab_size"), "65537 is out of range: 2 to 65536");
   EXPECT_EQ(complaint(minimal({{"learning_rate", 0}}), "learning_rate"), "0 is out of range: above 0, at most 10");
-  EXPECT_EQ(complaint(minimal({{"beta2", 1}}), "beta2"), "1 is out of range: at least 0, at most 0.9999999");
+  EXPECT_EQ(complaint(minimal({{"beta2", 1}}), "beta2"), "1 is out of range: at least 0, below 1");
   EXPECT_EQ(complaint(minimal({{"collective_timeout_s", 0.5}}), "collective_timeout_s"),
             "0.5 is out of range: at least 1, at most 3600");
   EXPECT_EQ(complaint(minimal({{"collective_timeout_s", 3601}}), "collective_timeout_s"),

@@ -14,7 +14,8 @@ using rendezvous::ReplicaReport;
 using rendezvous::TextOutcome;
 
 // The limits of worker/replica/replica.cpp and worker/link/service_link.h.
-constexpr int64_t kPollWaitMs = 20'000, kAnswerMs = 5000, kReadAgainMs = 5000, kBackOffMs = 200, kConnectAgainMs = 1000;
+constexpr int64_t kPollWaitMs = 20'000, kAnswerMs = 5000, kReadAgainMs = 5000, kBackOffMs = 200, kConnectAgainMs = 1000,
+                  kSaysUnreachedMs = 600'000;
 
 }  // namespace
 
@@ -35,6 +36,7 @@ void TextReplica::forget_all() {
   engine_.clear();
   held_.clear();
   unreadable_.clear();
+  unreached_.clear();
   wanted_.clear();
   place_.reset();
   reading_.reset();
@@ -89,8 +91,8 @@ ReplicaReport TextReplica::report(int64_t wait_ms) const {
       report.held.push_back({source, "of " + source, kPlayedBlock, kPlayedVocabulary, {.url = model.url}});
   }
   for (const auto& [source, tried] : unreadable_) report.unreadable.push_back({source, "it is not there"});
-  for (const auto& [source, model] : held_) {
-    if (!model.unreached.empty()) report.unreached.push_back(model.unreached);
+  for (const auto& [url, until] : unreached_) {
+    if (surroundings_.now_ms() < until) report.unreached.push_back(url);
   }
   return report;
 }
@@ -242,7 +244,6 @@ void TextReplica::follow_earlier_stages() {
   for (auto& [source, model] : held_) {
     const auto known = std::ranges::find(place_->earlier, source, &rendezvous::StagePlace::Earlier::source);
     const auto earlier = known == place_->earlier.end() ? std::vector<rendezvous::StageAddress>() : known->stages;
-    if (earlier.empty()) model.unreached.clear();
     if (model.connected_to == earlier && !model.is_lost) continue;
     if (model.tried == earlier && now < model.again) continue;
     model.tried = earlier;
@@ -253,8 +254,12 @@ void TextReplica::follow_earlier_stages() {
     model.driver = fmt::format("{}/{}", incarnation_, ++made_);
     const auto answers = [&](const auto& stage) { return surroundings_.answers(stage, name_, model.driver, true); };
     const auto silent = std::ranges::find_if_not(earlier, answers);
-    model.unreached = silent == earlier.end() ? "" : silent->url;
-    if (silent == earlier.end()) model.connected_to = earlier;
+    if (silent != earlier.end()) {
+      unreached_[silent->url] = now + kSaysUnreachedMs;
+    } else {
+      model.connected_to = earlier;
+      for (const auto& stage : earlier) unreached_.erase(stage.url);
+    }
     poll_.reset();  // its next report says so
   }
 }

@@ -67,7 +67,6 @@ class TextReplica {
     std::string url = {};                                                 // of a stage but the last
     std::vector<rendezvous::StageAddress> connected_to = {}, tried = {};  // of the last
     std::string driver = {};
-    std::string unreached = {};
     bool is_lost = false;
     int64_t again = 0;  // when the same are tried again
   };
@@ -114,6 +113,7 @@ class TextReplica {
   std::map<int64_t, Text> engine_;             // by serial
   std::map<std::string, Held> held_;           // by source
   std::map<std::string, int64_t> unreadable_;  // source -> when it was tried last, in ms
+  std::map<std::string, int64_t> unreached_;   // address of a stage -> until when it says so
   std::vector<std::string> wanted_;
   std::optional<rendezvous::StagePlace> place_;
   std::optional<Reading> reading_;
