@@ -271,10 +271,10 @@ const HeldModel* ReplicaPool::answering(const std::string& wanted) const {
   return best == holders.end() ? nullptr : models[best->first];
 }
 
-int64_t ReplicaPool::holders_of(const std::string& source) const {
+int64_t ReplicaPool::lacking(const std::string& source) const {
   return std::ranges::count_if(replicas_, [&](const auto& entry) {
-    return !entry.second.is_retired &&
-           std::ranges::find(entry.second.last.held, source, &HeldModel::source) != entry.second.last.held.end();
+    const std::vector<HeldModel>& held = entry.second.last.held;
+    return !entry.second.is_retired && std::ranges::find(held, source, &HeldModel::source) == held.end();
   });
 }
 

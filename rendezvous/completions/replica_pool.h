@@ -54,7 +54,7 @@ class ReplicaPool {
   // have; null when none has any.
   const HeldModel* answering(const std::string& wanted) const;
   std::set<std::string> sources_in_use() const;
-  int64_t holders_of(const std::string& source) const;  // replicas that take texts, and have it
+  int64_t lacking(const std::string& source) const;  // replicas that take texts, and do not have it
   std::vector<std::string> replicas() const;
   const std::string& incarnation_of(const std::string& worker) const { return replicas_.at(worker).last.incarnation; }
   std::vector<UnreadableModel> unreadable() const;  // as the replicas say it

@@ -17,11 +17,12 @@ void Replicas::hear(const std::string& worker, const ReplicaReport& report) {
 void Replicas::aim(Millis now, const std::string& newest, bool is_gone) {
   note_reached(now);
   if (newest == aim_) return;
-  const bool is_reached = reached_ == aim_;
+  const HeldModel* const answers = answering();
+  const bool is_reached = answers != nullptr && answers->source == aim_;
   if (!aim_.empty() && !is_gone && !is_hopeless()) {  // who comes now must be able to read it
     if (is_reached && !may_go_on(now)) return;
     if (!is_reached && now < aimed_ms_ + patience_ms_) return;
-    if (!is_reached && answering() != nullptr) patience_ms_ = std::min(2 * patience_ms_, kPatienceMaxMs);
+    if (!is_reached && answers != nullptr) patience_ms_ = std::min(2 * patience_ms_, kPatienceMaxMs);
   }
   aim_ = newest;
   aimed_ms_ = now;
@@ -33,8 +34,7 @@ bool Replicas::may_go_on(Millis now) const {
   for (const std::string& source : pool_.sources_in_use()) {
     if (source != aim_) return false;
   }
-  const auto count = static_cast<int64_t>(pool_.replicas().size());
-  return pool_.holders_of(aim_) + unable() >= count || now >= reached_ms_ + (reached_ms_ - aimed_ms_);
+  return pool_.lacking(aim_) <= unable() || now >= reached_ms_ + std::min(reached_ms_ - aimed_ms_, kSlowMaxMs);
 }
 
 // The next one is waited for twice as long as this one took.

@@ -58,7 +58,7 @@ class Replicas {
   const ReplicaPool& texts() const { return pool_; }
 
  private:
-  static constexpr Millis kPatienceMs = 60'000, kPatienceMaxMs = 3'600'000;
+  static constexpr Millis kPatienceMs = 60'000, kPatienceMaxMs = 3'600'000, kSlowMaxMs = 600'000;
 
   struct Known {
     std::vector<std::string> wanted;

@@ -93,6 +93,7 @@ struct Worker {
   bool idle_told = false;
   LossRecord losses;
   int64_t log_batch = 0;           // number of the newest batch that was taken from this incarnation
+  std::string lost_job = {};       // that it was in when it was lost; "": none, or before the service began
   bool end_told = false;           // its supervisor has said how its process ended
   std::optional<Millis> freed_ms;  // when its last job let go of it; none: not since it registered
   std::string tag;                 // of its directive; "": not computed yet

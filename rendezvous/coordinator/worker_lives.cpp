@@ -38,6 +38,7 @@ void WorkerLives::write_off(Worker& worker, Worker::Life life, const std::string
   const std::string name = worker.registration.name, job = worker.job;
   worker.life = life;
   worker.lost_generation = generation;
+  worker.lost_job = job;
   if (!job.empty()) worker.last_job = job;
   worker.job.clear();
   const std::string& node = worker.registration.node;

@@ -197,9 +197,8 @@ OrRefusal<void> Workers::report_lost(const WorkerLost& message) {
     end_life(worker, how_it_ended(worker), message.reason);
   } else if (worker.life == Worker::Life::kLost && !is_told_again) {  // others noticed first, and nobody knew why
     const std::string& name = worker.registration.name;
-    const std::string job = worker.lost_generation > 0 ? worker.last_job : "";
-    journal_.record({"worker_ended", fmt::format("{}, which was lost, had ended: {}", name, message.reason), job, name,
-                     worker.lost_generation});
+    journal_.record({"worker_ended", fmt::format("{}, which was lost, had ended: {}", name, message.reason), worker.lost_job,
+                     name, worker.lost_generation});
   }
   lives_.forbid(worker.registration.name, message.incarnation, "stale_incarnation");
   return {};

@@ -22,7 +22,8 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr milliseconds kPollWait = seconds(20), kAnswerTime = seconds(5);
-constexpr seconds kTryAgain{5};           // a model that could not be read, a tokenizer that could not be given
+constexpr seconds kTryAgain{5};  // a model that could not be read, a tokenizer that could not be given
+constexpr int kFirstTries = 3, kLooksForAnother = 10;
 constexpr size_t kNewsBytes = 512 << 10;  // half of what the service takes in a body
 
 std::optional<ReplicaOrders> orders_in(const std::string& body) {
@@ -68,9 +69,8 @@ tl::expected<std::unique_ptr<Replica>, std::string> Replica::prepare(ReplicaSetu
   places.stop = &stop;
   std::string source = replica->wanted_.front();  // the others are read beside those that write
   auto ready = replica->read(source, places);
-  while (!ready && !stop) {  // it may have been removed meanwhile
-    replica->ask_what_is_wanted(stop);
-    if (replica->wanted_.front() == source) break;
+  for (int tries = 1; !ready && tries < kFirstTries && replica->is_another_wanted(source, stop); ++tries) {
+    spdlog::warn("{} cannot be served, {} is read: {}", source, replica->wanted_.front(), ready.error());
     source = replica->wanted_.front();
     ready = replica->read(source, places);
   }
@@ -108,6 +108,17 @@ void Replica::ask_what_is_wanted(const std::atomic<bool>& stop) {
     }
     std::this_thread::sleep_for(milliseconds(100));
   }
+}
+
+// A checkpoint that could not be read may have been removed, and its job tells the service of that a little later.
+bool Replica::is_another_wanted(const std::string& source, const std::atomic<bool>& stop) {
+  if (setup_.spec.follow != "on") return false;
+  for (int looks = 0; looks < kLooksForAnother && !stop; ++looks) {
+    ask_what_is_wanted(stop);
+    if (wanted_.front() != source) return true;
+    std::this_thread::sleep_for(milliseconds(500));
+  }
+  return false;
 }
 
 int64_t Replica::stage() const {
@@ -164,7 +175,9 @@ rendezvous::ReplicaReport Replica::report(int64_t wait_ms) const {
     if (model->is_ready() && model->stage() == stage()) report.held.push_back(model->held());
   }
   for (const auto& [source, unreadable] : unreadable_) report.unreadable.push_back({source, unreadable.why});
-  for (const auto& [url, until] : unreached_) report.unreached.push_back(url);
+  for (const auto& [url, until] : unreached_) {
+    if (std::chrono::steady_clock::now() < until) report.unreached.push_back(url);
+  }
   add_load(report);
   return report;
 }

@@ -54,7 +54,8 @@ class Replica {
  private:
   explicit Replica(ReplicaSetup setup);
   void ask_what_is_wanted(const std::atomic<bool>& stop);
-  int64_t stage() const;                       // with the lock held
+  bool is_another_wanted(const std::string& source, const std::atomic<bool>& stop);  // in the next seconds
+  int64_t stage() const;                                                             // with the lock held
   std::optional<std::string> missing() const;  // likewise: a model that is wanted, and the next to be read
   tl::expected<std::shared_ptr<ReadyModel>, std::string> read(const std::string& source, const DataPlaces& places);
   tl::expected<void, std::string> read_tokenizer();

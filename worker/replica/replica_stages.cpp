@@ -50,11 +50,13 @@ void Replica::follow_earlier_stages() {
   std::vector<std::pair<std::shared_ptr<ReadyModel>, std::vector<rendezvous::StageAddress>>> changed;
   {
     const std::lock_guard lock(mutex_);
+    std::erase_if(unreached_, [&](const auto& entry) { return entry.second < now; });
     std::erase_if(connecting_, [this](const auto& entry) { return !models_.contains(entry.first); });
     if (!place_ || place_->stage != setup_.spec.stages - 1) return;
     for (const auto& [source, model] : models_) {
       const auto known = std::ranges::find(place_->earlier, source, &rendezvous::StagePlace::Earlier::source);
       const auto earlier = known == place_->earlier.end() ? std::vector<rendezvous::StageAddress>() : known->stages;
+      if (earlier.empty()) connecting_.erase(source);  // nobody is to be reached
       if (model->stage() != place_->stage || model->is_connected_to(earlier)) continue;
       Connecting& connecting = connecting_[source];
       if (connecting.to == earlier && now < connecting.again) continue;
@@ -82,9 +84,8 @@ void Replica::connect(ReadyModel& model, const std::vector<rendezvous::StageAddr
   Connecting& connecting = connecting_[source];
   const bool is_new = std::exchange(connecting.why_not, refused).why != refused.why;
   connecting.failures = connected ? 0 : connecting.failures + 1;
-  const auto now = std::chrono::steady_clock::now();
-  std::erase_if(unreached_, [&](const auto& entry) { return entry.second < now; });
-  if (!refused.url.empty() && connecting.failures > 1) unreached_[refused.url] = now + kSaysUnreached;  // once is a slow moment
+  if (!refused.url.empty() && connecting.failures > 1)  // once may be a slow moment
+    unreached_[refused.url] = std::chrono::steady_clock::now() + kSaysUnreached;
   if (connected) {
     for (const rendezvous::StageAddress& stage : earlier) unreached_.erase(stage.url);
   }
