@@ -19,7 +19,7 @@ void Replicas::aim(Millis now, const std::string& newest, bool is_gone) {
   if (newest == aim_) return;
   const HeldModel* const answers = answering();
   const bool is_reached = answers != nullptr && answers->source == aim_;
-  if (!aim_.empty() && !is_gone && !is_hopeless()) {  // who comes now must be able to read it
+  if (!aim_.empty() && !is_gone && !is_hopeless()) {  // newcomers must be able to read it
     if (is_reached && !may_go_on(now)) return;
     if (!is_reached && now < aimed_ms_ + patience_ms_) return;
     if (!is_reached && answers != nullptr) patience_ms_ = std::min(2 * patience_ms_, kPatienceMaxMs);
