@@ -164,6 +164,7 @@ bool Checkpointing::submit(const StateToWrite& state) {
     // Before submit: the outcome of this write may come before submit returns.
     retry_at = std::exchange(retry_at_, std::nullopt);
     if (tried_ != step) last_wait_.write_begins_anew(step);
+    if (strayed_.first == step && !writer_->in_progress()) strayed_.first = -1;  // else that is of the write under way
     if (rank_ == 0) compared_s_[step] = state.compared_s;
   }
   {
@@ -178,6 +179,7 @@ bool Checkpointing::submit(const StateToWrite& state) {
   }
   const std::lock_guard lock(mutex_);
   submitted_ = tried_ = step;
+  part_begun_ = state.part.has_value();
   if (reserved_ == step) reserved_ = -1;
   return true;
 }
@@ -210,8 +212,18 @@ void Checkpointing::skip(int64_t step, const std::string& why) {
   outbox_.event(job_, "checkpoint_skipped", text);
 }
 
+// Also where the folder has become right since the last question, if a part was begun before that.
+bool Checkpointing::was_elsewhere() {
+  if (!probe_) return false;
+  const bool was = probe_->was_elsewhere(), is = probe_->is_elsewhere();
+  const std::lock_guard lock(mutex_);
+  if (rank_ == 0 || (!is && !(was && part_begun_))) return false;
+  part_begun_ = false;  // it is told now
+  return true;
+}
+
 Readiness Checkpointing::reserve(int64_t step) {
-  if (probe_ && probe_->is_elsewhere()) return Readiness::kElsewhere;
+  if (was_elsewhere()) return Readiness::kElsewhere;
   const std::unique_lock begins(begin_mutex_, std::try_to_lock);
   if (!begins || writer_->in_progress()) return Readiness::kBusy;
   const std::lock_guard lock(mutex_);
@@ -296,9 +308,10 @@ void Checkpointing::finish_writes() {
   }
 }
 
-void Checkpointing::remember(const storage::Manifest& manifest) {
+void Checkpointing::remember(const storage::Manifest& manifest, bool is_part) {
   const std::lock_guard lock(mutex_);
-  if (manifest.generation == generation_) registered_[manifest.step] = manifest.state_hash;
+  const bool is_lost = is_part && strayed_.first == manifest.step;
+  if (manifest.generation == generation_ && !is_lost) registered_[manifest.step] = manifest.state_hash;
   if (registered_.size() > kRegisteredKept) registered_.erase(registered_.begin());
 }
 

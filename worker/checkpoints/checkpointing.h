@@ -76,7 +76,7 @@ class Checkpointing {
   Readiness reserve(int64_t step);
   void forget_reservation();
   // `who`: the ranks that write to another store, in words, by what all have told each other last; "": none. A checkpoint that
-  // lacks their parts is given up.
+  // was under way by then and lacks parts is given up, unless the job waits for it, and may be written anew.
   void others_are_elsewhere(std::string who);
   // The part that an older checkpoint lacks still, where this rank waits for it: "that of step 20 lacks the part of rank 2".
   std::string missing_part() const;
@@ -94,6 +94,7 @@ class Checkpointing {
 
  private:
   void make_probe(std::chrono::milliseconds patience);
+  bool was_elsewhere();  // this rank
   bool submit(const StateToWrite& state);
   bool give_to_writer(const StateToWrite& state, storage::Manifest manifest);
   void retry();
@@ -102,7 +103,7 @@ class Checkpointing {
   void finish_write(storage::WriteOutcome outcome);
   // Of a part: the whole checkpoint's outcome; nullopt: it has none here.
   std::optional<storage::WriteOutcome> complete(storage::WriteOutcome part);
-  void remember(const storage::Manifest& manifest);  // in registered_
+  void remember(const storage::Manifest& manifest, bool is_part = false);  // in registered_
   std::optional<std::string> reason_to_give_up(const storage::Manifest& manifest, std::chrono::steady_clock::time_point begun);
   bool lacks_writers_of(int64_t generation) const;  // with the lock held
   void register_again();                            // the newest that was registered
@@ -146,13 +147,15 @@ class Checkpointing {
   std::map<int64_t, int64_t> starts_;                    // generation -> the step it went on from, the latest few
   std::map<int64_t, std::vector<std::string>> members_;  // likewise
   int rank_ = 0;
-  std::string elsewhere_;                 // others_are_elsewhere
-  std::string missing_part_;              // missing_part()
-  std::atomic<int64_t> awaited_ = -1;     // the step whose checkpoint the train thread waited for last
-  int64_t submitted_ = -1;                // the newest step that the writer was given in this generation
-  int64_t tried_ = -1;                    // likewise, also where it is to be given that step again
-  std::map<int64_t, double> compared_s_;  // StateToWrite's, by step
-  std::atomic<bool> is_last_ = false;     // the train thread waits for it with patience
+  std::string elsewhere_;                            // others_are_elsewhere
+  std::pair<int64_t, std::string> strayed_{-1, ""};  // the step under way when ranks were elsewhere last, and that in words
+  bool part_begun_ = false;                          // since this rank was elsewhere last
+  std::string missing_part_;                         // missing_part()
+  std::atomic<int64_t> awaited_ = -1;                // the step whose checkpoint the train thread waited for last
+  int64_t submitted_ = -1;                           // the newest step that the writer was given in this generation
+  int64_t tried_ = -1;                               // likewise, also where it is to be given that step again
+  std::map<int64_t, double> compared_s_;             // StateToWrite's, by step
+  std::atomic<bool> is_last_ = false;                // the train thread waits for it with patience
   LastWait last_wait_;
   int64_t reserved_ = -1;                          // the step that other ranks may write already, and this one is about to
   bool tidied_ = false;                            // in this generation, and no checkpoint was given up or failed since

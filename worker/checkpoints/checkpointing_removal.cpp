@@ -76,7 +76,7 @@ void Checkpointing::tidy_up(const storage::Manifest& manifest) {
     const std::lock_guard lock(mutex_);
     in_progress.push_back(reserved_);
     for (const storage::WriteOutcome& written : outcomes_) in_progress.push_back(written.step);
-    if (failed_.first == tried_)
+    if (failed_.first == tried_ || failed_.first == submitted_)
       in_progress.push_back(failed_.first);  // to be tried again: others have written their parts of it
   }
   const auto removed = storage::remove_orphans(*store_, in_progress);

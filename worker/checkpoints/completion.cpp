@@ -36,7 +36,16 @@ void Checkpointing::look_at_store(const std::string& first, const std::string& n
 }
 
 void Checkpointing::others_are_elsewhere(std::string who) {
+  const auto under_way = writer_->in_progress();
   const std::lock_guard lock(mutex_);
+  if (!who.empty()) {
+    strayed_ = {under_way.value_or(failed_.first), "after it began it was found that " + who};
+    tried_ = -1;       // another write of it has its own clock
+    if (rank_ != 0) {  // this rank's part may be the one that is elsewhere: where the step is waited for, it is written anew
+      registered_.erase(submitted_);
+      submitted_ = -1;
+    }
+  }
   elsewhere_ = std::move(who);
   changed_.notify_all();
 }
@@ -60,8 +69,9 @@ std::optional<std::string> Checkpointing::reason_to_give_up(const storage::Manif
   if (is_void(manifest)) return "the job went back to before it";
   if (lacks_writers_of(manifest.generation) && now - generation_began_ > kPartsOfTheGone)
     return fmt::format("the job goes on without some workers of generation {}", manifest.generation);
-  if (awaited_ != manifest.step && !elsewhere_.empty()) return elsewhere_;
   const bool is_awaited = awaited_ == manifest.step;
+  if (!is_awaited && !elsewhere_.empty()) return elsewhere_;
+  if (!is_awaited && strayed_.first == manifest.step) return strayed_.second;  // also where the folder has become right since
   if ((!is_awaited || is_last_) && now - begun > (is_awaited ? kPartsOfLast : kPartsOfOthers))
     return "it was waited for long enough";
   return std::nullopt;
@@ -72,7 +82,7 @@ std::optional<storage::WriteOutcome> Checkpointing::complete(storage::WriteOutco
   if (part.of.writer != 0) {
     spdlog::info("wrote this rank's part of the checkpoint of step {}: stall {:.3f} s, write {:.2f} s", outcome.step,
                  outcome.stall_s, outcome.write_s);
-    remember(*outcome.result);
+    remember(*outcome.result, true);
     return std::nullopt;
   }
   const Span span(SpanKind::kCheckpoint, "checkpoint: parts of the others", outcome.step);

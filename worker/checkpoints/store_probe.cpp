@@ -136,6 +136,7 @@ void StoreProbe::look_for_mark(const Generation& generation) {
       if (over_) return;
       elsewhere_ = seen == Look::kMissing;
       if (elsewhere_) {
+        found_elsewhere_ = true;
         tell_(
             "checkpoint_store_not_shared",
             fmt::format("rank {} on node {} does not find in {} what rank 0, {}, has put there: that is another folder on the "

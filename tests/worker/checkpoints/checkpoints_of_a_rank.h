@@ -46,9 +46,10 @@ class FlakyStore : public storage::ForwardingStore {
 
 class CheckpointsOfARank : public ::testing::Test {
  protected:
-  void make(int64_t keep_last) {
+  void make(int64_t keep_last, const std::string& shard = "none") {
     spec = tiny_spec(data);
     spec.keep_last = keep_last;
+    spec.shard = shard;
     rank = std::make_unique<TestRank>(spec, service.url(), "w1");
     reset_to_initial(*rank->session);
     auto inner = storage::open_directory_store(data.path("flaky"));

@@ -1,6 +1,8 @@
-// Writes that fail are told of and tried again, also where the job waits for them, or the service is away.
+// Writes that fail are told of and tried again, also where the job waits for them, or the service is away, or parts of them
+// went to another folder.
 #include <gtest/gtest.h>
 
+#include "storage/checkpoint_parts.h"
 #include "tests/worker/checkpoints/checkpoints_of_a_rank.h"
 #include "tests/worker/step/same_bits_fixture.h"
 
@@ -48,6 +50,64 @@ TEST_F(PartsAgain, OfTheStepAfterWhichTheJobIsPaused) {
   });
   for (const RunStop& stop : ranks.run(Ranks::initial())) EXPECT_EQ(stop.why, RunStop::Why::kYielded) << stop.reason;
   EXPECT_TRUE(storage::verify_checkpoint(*storage::open_directory_store(spec.checkpoint_store + "/j1").value(), 4));
+}
+
+// A part of a state that two ranks have, by a rank that learns that the other one's store, or its own, is another folder.
+class PartsElsewhere : public CheckpointsOfARank {
+ protected:
+  PartsElsewhere() { make(0, "optimizer"); }
+  StateToWrite part(int64_t step, int64_t writer) {
+    rank->session->state->step = step;
+    std::vector<bool> writes;
+    for (const auto& piece : rank->session->state->pieces()) writes.push_back(piece.data != nullptr);
+    return part_of(*rank->session, {.writer = writer, .writers = 2}, "5ec2e7", writes);
+  }
+  void find_elsewhere() { rank->checkpoints->others_are_elsewhere("rank 1 is elsewhere"); }
+  void find_right() { rank->checkpoints->others_are_elsewhere(""); }
+  void stall(bool stalled) {
+    disk->stalled = stalled;
+    disk->stalled.notify_all();
+  }
+  bool is_there(int64_t step) { return directory->get(storage::part_key(step, 2, 1)).has_value(); }
+  void take_away(int64_t step) { EXPECT_TRUE(directory->remove(storage::part_key(step, 2, 1))); }
+};
+
+TEST_F(PartsElsewhere, AreNotWaitedForAlsoWhereTheFolderIsRightBeforeRankZeroHasWrittenItsOwn) {
+  const auto is_given_up = [](const auto& events) {
+    return std::ranges::any_of(events, [](const auto& event) {
+      const std::string message = event["message"];
+      return message.starts_with("no checkpoint at step 2: the part of rank 1 is not in") &&
+             message.ends_with("and after it began it was found that rank 1 is elsewhere");
+    });
+  };
+  stall(true);
+  rank->checkpoints->start(part(2, 0));
+  find_elsewhere();
+  find_right();
+  stall(false);
+  EXPECT_TRUE(service.wait_for("/events", is_given_up));
+}
+
+TEST_F(PartsElsewhere, AreWrittenAnewWhereTheJobWaitsForTheirStep) {
+  rank->checkpoints->enter_generation(2, 1, 0);
+  const auto write = [&](int64_t step) {
+    EXPECT_TRUE(rank->checkpoints->write_now(part(step, 1), rank->interrupt));
+    EXPECT_TRUE(is_there(step));
+  };
+  write(2);
+  take_away(2);
+  find_elsewhere();
+  find_right();
+  write(2);
+
+  stall(true);
+  EXPECT_TRUE(rank->checkpoints->hand_in(part(4, 1), rank->interrupt));
+  find_elsewhere();
+  find_right();
+  stall(false);
+  while (!is_there(4)) std::this_thread::yield();
+  take_away(4);
+  write(4);
 }
 
 TEST_F(CheckpointsOfARank, AreTriedAgainWhileTheRegistrationOfAnOlderOneWaitsForTheService) {
