@@ -75,21 +75,25 @@ class Control(harness.ClusterTest):
     def test_two_jobs_at_once_share_the_workers(self):
         self.cluster.start_workers("w1", "w2", slow_ms=SLOW_MS)
         low = self.cluster.submit(**self.spec, name="low")
+        self.cluster.crawl()
         harness.wait_until(lambda: self.cluster.job(low)["world_size"] == 2, 20, "the idle worker to join the first job")
         high = self.cluster.submit(**self.spec, name="high", priority=5)
         self.cluster.wait_state(high, "running")
         self.assertEqual(1, harness.wait_until(lambda: self.cluster.job(low)["world_size"], 10, "the first job to go on"))
+        self.cluster.hurry()
         for job in (high, low):
             self.assertEqual(0, self.succeed_with_the_same_bits(job)["restarts"])
 
     def test_the_queue_goes_by_priority_then_age(self):
-        self.cluster.start_workers("w1")
+        self.cluster.start_workers("w1", slow_ms=5)
+        self.cluster.crawl()
         short = {**self.spec, "total_steps": 5, "warmup_steps": 1}
         first = self.cluster.submit(**self.spec)
-        self.cluster.wait_state(first, "running", "succeeded")
+        self.cluster.wait_state(first, "running")
         old = self.cluster.submit(**short)
         young = self.cluster.submit(**short)
         urgent = self.cluster.submit(**short, priority=1)
+        self.cluster.hurry()
         started = {job: self.cluster.wait_state(job, "succeeded")["started_at"] for job in (first, urgent, old, young)}
         self.assertEqual([first, urgent, old, young], sorted(started, key=started.get), started)
 

@@ -101,7 +101,7 @@ class Faults(harness.ClusterTest):
 
     def test_only_the_microbatches_of_the_lost_rank_are_computed_again(self):
         # Without overlap a rank reduces when it has computed its share. The one that dies waits until the others have theirs.
-        rule = f"slow@allreduce:step=20:rank=1:ms=1500,kill@allreduce:step=20:rank=1:once_file={self.cluster.folder}/lost"
+        rule = f"slow@allreduce:step=20:rank=1:ms=2500,kill@allreduce:step=20:rank=1:once_file={self.cluster.folder}/lost"
         self.cluster.start_workers("w1", "w2", "w3", slow_ms=20, environment={"HOLDFAST_FAULT": rule})
         job = self.cluster.submit(**{**self.spec, "nodes": 3, "min_nodes": 2, "overlap": "off"})
         self.succeed_with_the_same_bits(job)
@@ -115,9 +115,11 @@ class Faults(harness.ClusterTest):
     def test_recovery_from_the_checkpoint_does_the_steps_since_again(self):
         self.cluster.start_workers("w1", "w2", slow_ms=SLOW_MS)
         job = self.cluster.submit(**{**self.spec, "nodes": 2, "recovery": "checkpoint", "checkpoint_every": 20})
-        self.cluster.wait_event(job, "checkpoint_committed", containing="20")
-        self.cluster.wait_step(job, 25)
+        self.cluster.wait_event(job, "checkpoint_committed", containing="step 20:")
+        self.cluster.crawl()
+        self.cluster.wait_step(job, 23)
         self.cluster.kill_worker("w2")
+        self.cluster.hurry()
         self.succeed_with_the_same_bits(job)
         voided = ledger.voided_rows(self.cluster, job)
         self.assertEqual(21, min(row["first_step"] for row in voided))
@@ -143,9 +145,11 @@ class Faults(harness.ClusterTest):
         self.cluster.service.kill()
         self.cluster.workers["w1"].wait_log("the service is away")
         # Nothing tells of the steps but what they leave behind: two more checkpoints, and the steps in between.
-        harness.wait_until(lambda: os.path.exists(f"{store}/{job}/step-0000000040/manifest.json"), 60, "the checkpoint of step 40")
+        def later_ones():  # on a busy machine one may be left out, for the one before it is still being written
+            return [step for step in range(20, 61, 10) if os.path.exists(f"{store}/{job}/step-{step:010}/manifest.json")]
+        written = harness.wait_until(lambda: (steps := later_ones())[1:] and steps, 60, "two more checkpoints")
         self.cluster.start_service()
-        for step in (20, 30, 40):
+        for step in written:
             self.cluster.wait_event(job, "checkpoint_committed", containing=f"step {step}:")
         back = harness.wait_until(lambda: (s := self.cluster.job(job))["step"] > before["step"] and s, 30, "news of the run")
         self.assertEqual(before["generation"], back["generation"], "nothing changed for the workers")

@@ -47,11 +47,14 @@ TEST(Background, TheCallerDoesThePiecesThatNoHelperTakes) {
 
 TEST(Background, TheFailureOfTheLowestPieceIsTheResultAndNoFurtherOneIsBegun) {
   std::atomic<int> begun = 0;
-  const auto result = in_background(1000, 1, [&](size_t index, int) -> Result<void> {
-    ++begun;
-    if (index == 3) throw std::bad_alloc();
-    return {};
-  });
+  const auto result = in_background(
+      1000, 1,
+      [&](size_t index, int) -> Result<void> {
+        ++begun;
+        if (index == 3) throw std::bad_alloc();
+        return {};
+      },
+      std::chrono::minutes(4));  // else this thread would help, and begin another
   ASSERT_FALSE(result);
   EXPECT_EQ(begun, 4);
   EXPECT_NE(result.error().message.find("out of memory"), std::string::npos) << result.error().message;

@@ -114,7 +114,7 @@ class DataSets(unittest.TestCase):
             harness.wait_until(lambda name=name: glob.glob(f"{self.root_of(name)}/.holdfast/data-sets/*/whole"), 30, f"{name}'s whole set")
 
     def test_a_push_that_was_killed_goes_on_where_it_was(self):
-        token_files.append_tokens(f"{self.data}/train.bin", 64 * MIB)
+        token_files.append_tokens(f"{self.data}/train.bin", 128 * MIB)
         command = [f"{harness.BIN}/holdfast", "data", "push", self.data, "--name", "demo"]
         push = subprocess.Popen(command, env=self.cluster.environment({"HOLDFAST_SERVER": self.cluster.url}), stdout=subprocess.DEVNULL,
                                 stderr=subprocess.DEVNULL)

@@ -18,6 +18,7 @@ from network import networked_cluster
 
 STEPS, FAULT_STEP, CHECKPOINT_EVERY = 40, 12, 10
 HALF_STEP_MS = 20  # added before and after the middle of a step's computation
+CRAWL_MS = 200  # and while a fourth worker is awaited
 CHUNK, PIECE = 5, 3  # which chunk of an all-reduce, which piece of a state
 SIGNS = ("fault_reported", "worker_lost", "worker_left_out", "checkpoint_failed", "checkpoint_unreadable", "state_diverged")
 SIGNS_IN_LOGS = ("the service is away", "the service stops", "is not registered yet", "could not be written")
@@ -125,6 +126,8 @@ class CellRun:
         mark = self.mark()
         if mark:
             rules.insert(1, f"{mark}:file={self.path('mark')}:once_file={self.path('once')}")
+        if self.cell.joins:
+            rules.append(f"slow@step:ms={CRAWL_MS}:while_file={self.cluster.folder}/crawl")
         return rules
 
     def mark(self):
@@ -153,6 +156,7 @@ class CellRun:
     def let_join(self, environment):
         """The fourth worker comes while the job runs."""
         self.cluster.wait_step(self.job, 5)
+        self.cluster.crawl()  # so that it has not ended when the fourth is there
         if self.cell.role != "joiner":
             self.fault.aim()
         with open(self.path("join"), "wb"):
@@ -168,6 +172,8 @@ class CellRun:
 
     def inject_at_mark(self):
         harness.wait_until(lambda: os.path.exists(self.path("mark")), 30, f"the moment of {self.cell}")
+        if self.cell.joins:
+            self.cluster.hurry()
         self.inject()
         os.unlink(self.path("mark"))
 

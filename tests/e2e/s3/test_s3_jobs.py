@@ -58,14 +58,14 @@ class JobsInS3(harness.ClusterTest):
 
     def test_the_server_may_be_away_for_a_while(self):
         self.cluster.start_workers("w1", slow_ms=30)
-        job = self.cluster.submit(**{**self.in_s3, "checkpoint_every": 10, "total_steps": 100})
+        job = self.cluster.submit(**{**self.in_s3, "checkpoint_every": 10, "total_steps": 200})
         self.cluster.wait_event(job, "checkpoint_committed")
         self.server.stop()
         before = self.cluster.job(job)["step"]
         self.cluster.wait_step(job, before + 25)
         self.server.start()
         shown = self.cluster.wait_state(job, "succeeded")
-        self.assertEqual((0, 100), (shown["restarts"], shown["latest_checkpoint"]["step"]))
+        self.assertEqual((0, 200), (shown["restarts"], shown["latest_checkpoint"]["step"]))
         self.cluster.cli("ckpt", "verify", job)
 
     def test_checkpoints_are_named_by_their_places(self):

@@ -4,6 +4,7 @@ the same bits as long as each shard is whole in one of them. The second place is
 import glob
 import os
 import random
+import re
 import shutil
 import sys
 import unittest
@@ -122,11 +123,13 @@ class TwoPlaces(harness.ClusterTest):
         job = self.cluster.submit(**{**self.spec, "checkpoint_every": 10, "keep_last": 2})
         self.cluster.wait_state(job, "succeeded")
         self.wait_copied(job, 60)
+        # On a busy machine one may be left out, for the one before it is still being written.
+        newest = sorted(int(re.search(r"step (\d+):", event["message"])[1]) for event in self.cluster.events(job) if event["kind"] == "checkpoint_committed")[-2:]
 
         def agree():
             kept = [sorted(int(path[-10:]) for path in glob.glob(f"{place}/{job}/step-*")) for place in (self.first, self.second)]
             listed = sorted(row["step"] for row in self.rows(job))
-            return kept[0] == [50, 60] and kept[1][-1] == 60 and len(kept[1]) <= 2 and listed == sorted({*kept[0], *kept[1]})
+            return kept[0] == newest and kept[1][-1] == 60 and len(kept[1]) <= 2 and listed == sorted({*kept[0], *kept[1]})
         harness.wait_until(agree, 20, "both places and the catalogue to hold the newest")
 
     def test_the_second_place_may_be_in_s3(self):

@@ -144,6 +144,7 @@ class Sharded(harness.ClusterTest):
         self.start_four()
         job = self.cluster.submit(**{**self.spec, "shard": "gradients", "dtype": "bfloat16"})
         self.cluster.wait_step(job, 5)
+        self.cluster.crawl()
         self.cluster.cli("scale", job, "--replicas", 3)
         self.shown_when(job, lambda job: job["division"] and (job["division"]["copies"], job["division"]["copies_wanted"]) == (3, 3))
         formed = self.cluster.wait_event(job, "generation_formed", containing="each part of the state is to be on 3 workers")
@@ -151,6 +152,7 @@ class Sharded(harness.ClusterTest):
         shown = self.shown_when(job, lambda job: job["division"] and job["division"]["copies_wanted"] == 1)
         self.assertEqual({"copies": 1, "copies_wanted": 1, "nodes": 1, "bytes_to_come": 0}, shown["division"])
         self.assertGreater(shown["generation"], formed["generation"])
+        self.cluster.hurry()
         shown = self.succeed_with_the_same_bits(job)
         self.assertEqual((1, 2), (shown["wanted"]["replicas"], shown["spec"]["replicas"]))
         self.assertEqual(0, shown["restarts"])
@@ -170,9 +172,11 @@ class Sharded(harness.ClusterTest):
         spec = {**self.spec, "dtype": "bfloat16"}
         job = self.cluster.submit(**{**spec, "checkpoint_every": 25})
         self.cluster.wait_step(job, 5)
+        self.cluster.crawl()
         for name in ("w2", "w3"):
             self.cluster.start_worker(name, slow_ms=SLOW_MS)
         copied = self.cluster.wait_event(job, "state_copied")
+        self.cluster.hurry()
         self.assertIn("took their parts of the state", copied["message"])
         self.succeed_with_the_same_bits(job)
         for other in (self.whole, {**self.spec, "shard": "gradients", "replicas": 1}):

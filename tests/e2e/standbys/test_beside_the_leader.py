@@ -121,12 +121,12 @@ class Reads(BesideTheLeader):
         self.assertEqual("warn", checks["replicas"]["verdict"])
 
     def answers_as_leader(self, url):
-        """Whether it answers a question now as the service that leads."""
+        """Whether it answers a question now as the service that leads in the first term; it may lead again in a later one."""
         try:
             status, headers, _ = self.ask(url, "/v1/jobs", headers={"Connection": "close"})
         except OSError:
             return False
-        return status == 200 and headers["Holdfast-As-Of"] is None
+        return status == 200 and headers["Holdfast-As-Of"] is None and headers["Holdfast-Term"] == "1"
 
     def seconds_as_leader(self, url):
         began = last = time.monotonic()
@@ -185,6 +185,7 @@ class Pulls(BesideTheLeader):
         self.cluster.stop_workers()
         self.cluster.start_workers("w1", slow_ms=100)
         job = self.cluster.submit(**spec)
+        self.cluster.wait_event(job, "checkpoint_committed", containing="step 20:")
         self.cluster.wait_step(job, 25)
         self.cluster.kill_worker("w1")  # with the newest state; now there are no more checkpoints
         standby, its_name = self.standby(), self.cluster.standby_names()[0]

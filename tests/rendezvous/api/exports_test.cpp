@@ -197,7 +197,7 @@ TEST_F(Exports, ACheckpointThatIsRemovedMeanwhileIsSentAllTheSame) {
   EXPECT_TRUE(whole->is_whole());
   const auto begun = begin(when_there_is_room("GET"), 1);
   begun->wait_for_bytes(1);
-  const std::string ticket = ask_until_answered("POST", kExport).response->headers.at("Location");
+  const std::string ticket = when_there_is_room("POST").response->headers.at("Location");
   const auto objects = storage::open_directory_store(own());
   ASSERT_TRUE(storage::remove_checkpoint(**objects, 20));
   begun->take_the_rest();

@@ -225,7 +225,7 @@ TEST(HttpServer, AnAnswerForAClientThatHasLeftIsDropped) {
     if (request.path == "/poll") return held.add(std::move(reply));
     echo(request, reply);
   });
-  const auto left = HttpClient(url_of(*server), "").request("GET", "/poll", {}, "", milliseconds(100));
+  const auto left = HttpClient(url_of(*server), "").request("GET", "/poll", {}, "", milliseconds(2000));
   EXPECT_FALSE(left);
   for (Reply& reply : held.wait_for(1)) reply(text_response(std::string(1 << 20, 'x')));
   EXPECT_TRUE(HttpClient(url_of(*server), "").request("GET", "/"));

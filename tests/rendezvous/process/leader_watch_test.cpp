@@ -46,7 +46,7 @@ TEST_F(LeaderWatchTest, ALeaderThatAnsweredAndFallsSilentIsUnansweredSinceItsLas
   LeaderWatch watch;
   const auto before = steady_clock::now();
   watch.look_at(address_);
-  ASSERT_TRUE(comes([&] { return asked_ >= 2; }));  // the first answer was noted then
+  ASSERT_TRUE(comes([&] { return asked_ >= 3; }));  // one of the first two answers, of which one may be late, was noted then
   EXPECT_FALSE(watch.unanswered_since()) << "a refusal is an answer";
   server_.reset();
   const auto silent = steady_clock::now();

@@ -2,7 +2,9 @@
 
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
+#include <thread>
 
 #include "rendezvous/store/postgresql/leadership.h"
 #include "rendezvous/store/postgresql/store.h"
@@ -10,6 +12,11 @@
 #include "tests/rendezvous/store/postgresql_server.h"
 
 namespace holdfast::rendezvous {
+namespace {
+
+constexpr std::chrono::seconds kPatience{60};
+
+}  // namespace
 
 EngineDatabase::EngineDatabase(Engine engine) : engine_(engine) {
   static int made = 0;
@@ -27,9 +34,14 @@ EngineDatabase::~EngineDatabase() {
 
 std::unique_ptr<JobStore> EngineDatabase::open(const Retention& retention) {
   if (engine_ == Engine::kSqlite) return open_sqlite_store(address_, retention);
-  // The lock goes with this object; the term stays.
-  PostgresqlLeadership leadership({.database = address_, .service = "test", .address = "", .tokens = ""});
-  if (!leadership.try_to_lead()) throw StoreError("somebody leads in a test's own database");
+  // The lock goes with this object, once the server notices the end of its connection; the term stays.
+  PostgresqlLeadership leadership(
+      {.database = address_, .service = "test", .address = "", .tokens = "", .patience = kPatience});
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  while (!leadership.try_to_lead()) {
+    if (std::chrono::steady_clock::now() > deadline) throw StoreError("somebody leads in a test's own database");
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
   return open_postgresql_store({.address = address_, .term = leadership.term()}, retention);
 }
 

@@ -142,7 +142,6 @@ class Devices : public testing::Test {
   void run(const std::vector<std::string>& nodes, const std::function<void(Communicator& ring)>& body) {
     RingOfThreads ring(static_cast<int>(nodes.size()));
     ring.options().chunk_bytes = 4096;
-    if (timeout.count() > 0) ring.options().timeout = timeout;
     std::latch all_there(static_cast<int>(nodes.size()));
     std::vector<std::unique_ptr<Communicator>> rings(nodes.size());
     ring.each_rank([&](int rank) {
@@ -201,7 +200,6 @@ class Devices : public testing::Test {
 
   Played played;
   Connections connections;
-  milliseconds timeout{0};  // 0: the usual one
 };
 
 const std::vector<std::vector<std::string>> kNodes{
@@ -263,11 +261,11 @@ TEST_F(Devices, WhoseLibraryFailsEndTheCallOnAllRanks) {
 }
 
 TEST_F(Devices, ThatComeToNoEndAreGivenUpAfterTheTimeout) {
-  timeout = milliseconds(300);
   std::latch failed(2);
   played.stops_at = 1;
   run({"a", "a"}, [&](Communicator& ring) {
     go_over(ring);
+    ring.set_patience(milliseconds(300), std::chrono::seconds(30), {});
     CollectiveResult<void> done;
     for (int call = 0; call < 3 && done; ++call) {
       std::vector<int32_t> numbers(100, 1);
@@ -282,13 +280,13 @@ TEST_F(Devices, ThatComeToNoEndAreGivenUpAfterTheTimeout) {
 
 // A device that waits for another can do nothing else: it is not begun until all are there.
 TEST_F(Devices, AreNotBegunForARankThatDoesNotCome) {
-  timeout = milliseconds(300);
   std::promise<void> over;
   const auto until_over = over.get_future().share();
   run({"a", "a"}, [&](Communicator& ring) {
     go_over(ring);
     const int before = played.sums;
     if (ring.rank() == 1) return until_over.wait();
+    ring.set_patience(milliseconds(300), std::chrono::seconds(30), {});
     std::vector<int32_t> numbers(100, 1);
     const auto lost = reduce(ring, numbers);
     ASSERT_FALSE(lost);

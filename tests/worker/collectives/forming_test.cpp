@@ -57,7 +57,7 @@ TEST(Forming, RefusesUnusableOptionsWithTheReason) {
 
 TEST(Forming, RefusesAWrongSecret) {
   RingOfThreads ranks(2);
-  ranks.options().form_timeout = milliseconds(500);
+  ranks.options().form_timeout = milliseconds(2000);
   const auto results = form_all(ranks, [](RingOptions& options) { options.secret = "secret " + std::to_string(options.rank); });
   int explained = 0;
   for (const auto& result : results) {
@@ -119,7 +119,7 @@ TEST(Forming, DiscardsAStaleGenerationsConnectionThatWaitedInTheBacklog) {
 
 TEST(Forming, FailsAtTheDeadlineForAnotherJobWithTheReason) {
   RingOfThreads ranks(2);
-  ranks.options().form_timeout = milliseconds(300);
+  ranks.options().form_timeout = milliseconds(2000);
   const auto results = form_all(ranks, [](RingOptions& options) { options.job = "job " + std::to_string(options.rank); });
   int explained = 0;
   for (const auto& result : results) {

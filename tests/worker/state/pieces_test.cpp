@@ -148,7 +148,7 @@ TEST(StatePieces, AreManyOperationsSoThatIdleHoldersHearOfThem) {
 TEST(StatePieces, OfOtherSizesAreRefused) {
   std::mt19937 random(6);
   RingOfThreads ranks(2);
-  ranks.options().timeout = std::chrono::milliseconds(300);  // for rank 0, whose neighbour says no more
+  ranks.options().timeout = std::chrono::milliseconds(2000);  // for rank 0, whose neighbour says no more
   std::vector<Memory> memories{{random_bytes(1000, random), random_bytes(1000, random)}, {Piece(1000)}};
   const Outcome outcome = copy_among(ranks, memories, {true, false});
   ASSERT_FALSE(outcome.copies[1]);

@@ -106,7 +106,7 @@ class SameBits : public ::testing::Test {
   static size_t count_finished(const FakeService::Received& all) {
     return static_cast<size_t>(std::count_if(all.begin(), all.end(), [](const auto& p) { return p["finished"] == true; }));
   }
-  // The messages of events of this kind, once there are as many.
+  // The messages of events of this kind, once there are as many; "" for each that does not come, which is a failure.
   std::vector<std::string> events(const std::string& kind, size_t count = 1) {
     const auto of_kind = [&](const FakeService::Received& all) {
       std::vector<std::string> messages;
@@ -116,7 +116,9 @@ class SameBits : public ::testing::Test {
       return messages;
     };
     EXPECT_TRUE(service.wait_for("/events", [&](const auto& all) { return of_kind(all).size() >= count; })) << kind;
-    return of_kind(service.received("/events"));
+    auto messages = of_kind(service.received("/events"));
+    messages.resize(std::max(messages.size(), count));
+    return messages;
   }
 
   TestData data;
