@@ -161,10 +161,11 @@ bool Checkpointing::submit(const StateToWrite& state) {
   std::optional<steady_clock::time_point> retry_at;  // of an older write
   {
     const std::lock_guard lock(mutex_);
+    if (strayed_.first == step && writer_->in_progress()) return false;  // the one that strayed may be under way still
+    if (strayed_.first == step) strayed_.first = -1;
     // Before submit: the outcome of this write may come before submit returns.
     retry_at = std::exchange(retry_at_, std::nullopt);
     if (tried_ != step) last_wait_.write_begins_anew(step);
-    if (strayed_.first == step && !writer_->in_progress()) strayed_.first = -1;  // else that is of the write under way
     if (rank_ == 0) compared_s_[step] = state.compared_s;
   }
   {

@@ -105,7 +105,9 @@ TEST_F(PartsElsewhere, AreWrittenAnewWhereTheJobWaitsForTheirStep) {
   find_elsewhere();
   find_right();
   stall(false);
-  while (!is_there(4)) std::this_thread::yield();
+  for (const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+       !is_there(4) && std::chrono::steady_clock::now() < end;)
+    std::this_thread::yield();
   take_away(4);
   write(4);
 }
