@@ -53,9 +53,12 @@ class Backup(harness.ClusterTest):
     def test_a_service_whose_disk_is_lost_goes_on_elsewhere_from_its_copy(self):
         """With the checkpoints: everything dies, the data directory is gone, and another one is made of the copy."""
         reference = self.reference()
-        self.cluster.start_workers("w1", slow_ms=80)  # that of step 20 is written by step 40
+        self.cluster.start_workers("w1", slow_ms=80)
         job = self.cluster.submit(**self.spec)
+        self.cluster.wait_step(job, 34)
+        self.cluster.crawl()
         self.cluster.wait_event(job, "checkpoint_committed", containing="step 40:")
+        self.cluster.hurry()
         report = self.backup("--with_checkpoints")
         self.assertIn(40, [c["step"] for c in report["copied_checkpoints"] if c["job"] == job])
         self.cluster.wait_step(job, 50)

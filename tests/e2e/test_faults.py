@@ -115,8 +115,9 @@ class Faults(harness.ClusterTest):
     def test_recovery_from_the_checkpoint_does_the_steps_since_again(self):
         self.cluster.start_workers("w1", "w2", slow_ms=SLOW_MS)
         job = self.cluster.submit(**{**self.spec, "nodes": 2, "recovery": "checkpoint", "checkpoint_every": 20})
-        self.cluster.wait_event(job, "checkpoint_committed", containing="step 20:")
+        self.cluster.wait_step(job, 17)
         self.cluster.crawl()
+        self.cluster.wait_event(job, "checkpoint_committed", containing="step 20:")
         self.cluster.wait_step(job, 23)
         self.cluster.kill_worker("w2")
         self.cluster.hurry()
@@ -145,9 +146,11 @@ class Faults(harness.ClusterTest):
         self.cluster.service.kill()
         self.cluster.workers["w1"].wait_log("the service is away")
         # Nothing tells of the steps but what they leave behind: two more checkpoints, and the steps in between.
+
         def later_ones():  # on a busy machine one may be left out, for the one before it is still being written
             return [step for step in range(20, 61, 10) if os.path.exists(f"{store}/{job}/step-{step:010}/manifest.json")]
-        written = harness.wait_until(lambda: (steps := later_ones())[1:] and steps, 60, "two more checkpoints")
+        seen = later_ones()
+        written = harness.wait_until(lambda: (steps := later_ones())[len(seen) + 1:] and steps, 60, "two more checkpoints")
         self.cluster.start_service()
         for step in written:
             self.cluster.wait_event(job, "checkpoint_committed", containing=f"step {step}:")

@@ -153,7 +153,7 @@ class Queue(harness.ClusterTest):
         shard = glob.glob(f"{self.cluster.data_dir}/**/step-0000000020/shard-*", recursive=True)[0]
         self.flip_a_bit(shard)  # after it was verified, and before it is read
         self.cluster.start_workers("w1")
-        self.waits_for(job, "retry", "retry ")
+        self.waits_for(job, "retry", " of 3")
         self.flip_a_bit(shard)
         shown = self.succeed_with_the_same_bits(job)
         self.assertGreaterEqual(shown["retries_done"], 1)

@@ -18,7 +18,7 @@ from network import networked_cluster
 
 STEPS, FAULT_STEP, CHECKPOINT_EVERY = 40, 12, 10
 HALF_STEP_MS = 20  # added before and after the middle of a step's computation
-CRAWL_MS = 200  # and while a fourth worker is awaited
+CRAWLS, CRAWL_MS = 10, 20  # and so many more while a fourth worker is awaited, each of which ends at once after that
 CHUNK, PIECE = 5, 3  # which chunk of an all-reduce, which piece of a state
 SIGNS = ("fault_reported", "worker_lost", "worker_left_out", "checkpoint_failed", "checkpoint_unreadable", "state_diverged")
 SIGNS_IN_LOGS = ("the service is away", "the service stops", "is not registered yet", "could not be written")
@@ -94,6 +94,7 @@ class CellRun:
         self.job = self.shown = None
         self.injected = self.submitted = None  # seconds since 1970
         self.healed = self.fault.heal_after_s is None
+        self.crawls_since = None
 
     def path(self, name):
         return os.path.join(self.cluster.folder, name)
@@ -127,7 +128,7 @@ class CellRun:
         if mark:
             rules.insert(1, f"{mark}:file={self.path('mark')}:once_file={self.path('once')}")
         if self.cell.joins:
-            rules.append(f"slow@step:ms={CRAWL_MS}:while_file={self.cluster.folder}/crawl")
+            rules += CRAWLS * [f"slow@step:ms={CRAWL_MS}:while_file={self.cluster.folder}/crawl"]
         return rules
 
     def mark(self):
@@ -156,6 +157,7 @@ class CellRun:
     def let_join(self, environment):
         """The fourth worker comes while the job runs."""
         self.cluster.wait_step(self.job, 5)
+        self.crawls_since = time.time()
         self.cluster.crawl()  # so that it has not ended when the fourth is there
         if self.cell.role != "joiner":
             self.fault.aim()
@@ -245,7 +247,7 @@ class CellRun:
             self.outcome.step_s = statistics.median(b - a for a, b in zip(commits, commits[1:]))
             self.outcome.pause_s = commits[0] - self.submitted
             return
-        before = [at for at in commits if at <= self.injected]
+        before = [at for at in commits if at <= (self.crawls_since or self.injected)]
         self.outcome.step_s = statistics.median(b - a for a, b in zip(before, before[1:]))
         rest = [self.injected] + [at for at in commits if at > self.injected]
         pause = max(b - a for a, b in zip(rest, rest[1:]) if a <= self.injected + 1)

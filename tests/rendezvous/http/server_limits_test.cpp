@@ -109,7 +109,7 @@ TEST(HttpServerLimits, TricklingBytesDoNotProlongIt) {
   client.write("G");
   std::atomic<bool> done = false;
   std::thread trickle([&] {
-    for (const char c : std::string("ET / HTTP/1.1\r\nHost: ") + std::string(1000, 'x')) {
+    for (const char c : std::string("ET / HTTP/1.1\r\nHost: ") + std::string(4000, 'x')) {
       if (done) return;
       client.write(std::string(1, c));
       std::this_thread::sleep_for(milliseconds(10));

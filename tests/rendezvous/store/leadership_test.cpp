@@ -9,6 +9,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <string>
 #include <thread>
 
 #include "rendezvous/store/postgresql/address.h"
@@ -163,6 +164,18 @@ TEST_F(LeadershipTest, ALeaderThatCountsIsNotDeposed) {
   ASSERT_TRUE(first->try_to_lead());
   const auto second = service("two", milliseconds(2000));  // eight beats
   stays_leader(*first, false, [&] { return second->try_to_lead(); });
+}
+
+TEST_F(LeadershipTest, BeatsSayThatSomebodyReachesIt) {
+  auto first = service("one");
+  ASSERT_TRUE(first->try_to_lead());
+  const auto beats_of = [&] { return std::stoll(PostgresqlServer::shared().query(address_, "SELECT number FROM beats")); };
+  const LeaderBeats beats(std::move(first), [] { return true; });
+  const auto deadline = steady_clock::now() + kLong;
+  while (beats_of() < 8 * (kHeard + 1) && steady_clock::now() < deadline) std::this_thread::sleep_for(milliseconds(10));
+  EXPECT_GE(beats_of(), 8 * (kHeard + 1));
+  EXPECT_EQ(beats_of() % (kHeard + 1), 0) << "each of them says so";
+  EXPECT_LT(steady_clock::now(), deadline - std::chrono::seconds(30)) << "eight take two seconds, and seldom a few more";
 }
 
 // It reaches the database, and beats; the one that stands by gets no answer of it.
