@@ -149,6 +149,7 @@ class Reads(BesideTheLeader):
 
     def test_a_leader_that_only_reads_sees_that_the_term_has_passed(self):
         before = self.cluster.url
+        self.assertTrue(self.answers_as_leader(before))
         database = self.cluster.address.split("/d")[1].split("?")[0]
         self.database.query("UPDATE leadership SET term = term + 1", f"d{database}")
         seconds = self.seconds_as_leader(before)

@@ -137,8 +137,8 @@ TEST_F(LeadershipTest, ATransactionThatHasBegunIsDoneBeforeTheNextTerm) {
 TEST_F(LeadershipTest, ALeaderThatStandsStillIsDeposed) {
   const auto first = service("one");
   ASSERT_TRUE(first->try_to_lead());
-  const auto old_store =
-      open_postgresql_store({.address = address_, .application_name = application_name(id_of("one")), .term = first->term()});
+  const auto old_store = open_postgresql_store(
+      {.address = address_, .application_name = application_name(id_of("one")), .patience = kLong, .term = first->term()});
   old_store->begin();
   old_store->add_event({0, 1, "", "", 0, "kind", "half done", ""});
   EXPECT_EQ(old_store->records().newest_event_id(""), 1);

@@ -163,12 +163,13 @@ TEST_F(CheckpointsOfARank, TheEndOfAJobSaysThatItWaitsForADiskAndDoes) {
   make(0);
   disk->broken = true;
   std::jthread operator_at_the_disk([&] {
-    ASSERT_TRUE(service.wait_for("/events", 1));
+    const bool told = service.wait_for("/events", 1);
+    disk->broken = false;
+    ASSERT_TRUE(told);
     const auto message = service.received("/events").front()["message"].get<std::string>();
     EXPECT_NE(message.find("the checkpoint of step 8 could not be written, the job waits for it and it is tried again in 5 s"),
               std::string::npos)
         << message;
-    disk->broken = false;
   });
   write(8);
   EXPECT_EQ(there(), (std::vector<int64_t>{8}));
