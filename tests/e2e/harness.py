@@ -215,7 +215,11 @@ class Cluster:
     def event_kinds(self, job):
         return [e["kind"] for e in self.events(job)]
 
-    def wait_event(self, job, kind, timeout_s=30, containing=""):
+    def committed_steps(self, job):
+        """The steps of its checkpoints that were told to be there, from the oldest."""
+        return sorted(int(re.search(r"step (\d+):", e["message"])[1]) for e in self.events(job) if e["kind"] == "checkpoint_committed")
+
+    def wait_event(self, job, kind, timeout_s=90, containing=""):
         return wait_until(lambda: next((e for e in self.events(job) if e["kind"] == kind and containing in e["message"]), None),
                           timeout_s, f"an event {kind} with '{containing}' of {job}")
 

@@ -65,7 +65,7 @@ class Process:
             file.seek(self.log_start)
             return file.read().decode(errors="replace")
 
-    def wait_log(self, words, timeout_s=20):
+    def wait_log(self, words, timeout_s=60):
         """The log, once it has the words: a training process writes to its supervisor, which may pass them on later than
         the service shows the event."""
         return wait_until(lambda: words in (log := self.log()) and log, timeout_s, lambda: f"{self.name} to say '{words}' (log: {self.log()[-600:]})")

@@ -2,7 +2,6 @@
 """Checkpoints when things go wrong: a corrupted shard, another model's checkpoint, a disk that is full, a volume that is not mounted."""
 import glob
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -134,7 +133,7 @@ class Checkpoints(harness.ClusterTest):
             return listed, stored
 
         # On a busy machine one may be left out, for the one before it is still being written.
-        newest = set(sorted(int(re.search(r"step (\d+):", event["message"])[1]) for event in self.cluster.events(job) if event["kind"] == "checkpoint_committed")[-2:])
+        newest = set(self.cluster.committed_steps(job)[-2:])
 
         def agree_on_the_newest():  # what the last one made superfluous goes after it, so after the end
             listed, stored = catalogue_and_disk()

@@ -161,7 +161,8 @@ class GpuWorkers(harness.ClusterTest):
 
     def test_a_job_too_large_for_the_device_is_refused_before_it_begins(self):
         self.start_gpu_workers("w1")
-        job = self.cluster.submit(**{**self.spec, "n_layer": 4, "n_embd": 1024, "batch_size": 16, "global_batch_size": 96})
+        batch = 1 << 16  # activations: a large model's weights would have to be drawn first, for half a minute where it is busy
+        job = self.cluster.submit(**{**self.spec, "batch_size": batch, "global_batch_size": batch})
         refusal = self.cluster.wait_event(job, "worker_refused", containing="hip: out of memory: asked ")
         self.assertIn("lower batch_size or set recompute", refusal["message"])
         self.assertEqual(["w1"], [n["id"] for n in self.cluster.nodes() if n["state"] == "alive"])

@@ -8,7 +8,7 @@ import { chromium } from "playwright-core";
 import { adminToken, PATIENCE, url } from "./cluster.mjs";
 
 const ARTIFACTS = process.env.HOLDFAST_PAGE_ARTIFACTS ?? "page-artifacts";
-const WAIT_MS = 15000;
+const WAIT_MS = 30000;
 let browser;
 
 // To be called once by each file of tests.

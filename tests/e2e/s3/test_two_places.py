@@ -4,7 +4,6 @@ the same bits as long as each shard is whole in one of them. The second place is
 import glob
 import os
 import random
-import re
 import shutil
 import sys
 import unittest
@@ -124,7 +123,7 @@ class TwoPlaces(harness.ClusterTest):
         self.cluster.wait_state(job, "succeeded")
         self.wait_copied(job, 60)
         # On a busy machine one may be left out, for the one before it is still being written.
-        newest = sorted(int(re.search(r"step (\d+):", event["message"])[1]) for event in self.cluster.events(job) if event["kind"] == "checkpoint_committed")[-2:]
+        newest = self.cluster.committed_steps(job)[-2:]
 
         def agree():
             kept = [sorted(int(path[-10:]) for path in glob.glob(f"{place}/{job}/step-*")) for place in (self.first, self.second)]
