@@ -126,6 +126,8 @@ void Checkpointing::enter_generation(int64_t generation, int rank, int64_t step,
   registered_.clear();
   refused_.clear();
   elsewhere_.clear();
+  answered_elsewhere_ = false;
+  if (rank == 0) part_begun_ = untold_elsewhere_ = false;  // its own store is the one that counts
   if (probe_) probe_->end();
   if (rank == 0 && copied_bytes_ > 0) {
     writer_->make_room(copied_bytes_);
@@ -180,7 +182,7 @@ bool Checkpointing::submit(const StateToWrite& state) {
   }
   const std::lock_guard lock(mutex_);
   submitted_ = tried_ = step;
-  part_begun_ = state.part.has_value();
+  part_begun_ = rank_ != 0 && state.part.has_value();
   if (reserved_ == step) reserved_ = -1;
   return true;
 }
@@ -218,13 +220,19 @@ bool Checkpointing::was_elsewhere() {
   if (!probe_) return false;
   const bool was = probe_->was_elsewhere(), is = probe_->is_elsewhere();
   const std::lock_guard lock(mutex_);
-  if (rank_ == 0 || (!is && !(was && part_begun_))) return false;
-  part_begun_ = false;  // it is told now
-  return true;
+  untold_elsewhere_ |= was && part_begun_;
+  return rank_ != 0 && (is || (untold_elsewhere_ && !answered_elsewhere_));
 }
 
-Readiness Checkpointing::reserve(int64_t step) {
+void Checkpointing::have_answered(Readiness mine) {
+  const std::lock_guard lock(mutex_);
+  if (std::exchange(answered_elsewhere_, mine == Readiness::kElsewhere)) part_begun_ = untold_elsewhere_ = false;
+}
+
+Readiness Checkpointing::reserve(int64_t step, AskedFor asked_for) {
+  const bool is_settled = !probe_ || probe_->is_settled();  // asked first, for what is known is known before
   if (was_elsewhere()) return Readiness::kElsewhere;
+  if (asked_for == AskedFor::kLast && !is_settled) return Readiness::kLooking;
   const std::unique_lock begins(begin_mutex_, std::try_to_lock);
   if (!begins || writer_->in_progress()) return Readiness::kBusy;
   const std::lock_guard lock(mutex_);

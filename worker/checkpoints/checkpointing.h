@@ -54,7 +54,10 @@ enum class Readiness : uint8_t {
   kBusy,  // an older one is still being written
   kReady,
   kElsewhere,  // its store is not that of rank 0
+  kLooking,    // it does not know yet whether its store is that of rank 0
 };
+// Which checkpoint is asked for: the job waits for its last one, and nobody asks for it again.
+enum class AskedFor : uint8_t { kOneOfMany, kLast };
 
 class Checkpointing {
  public:
@@ -73,7 +76,10 @@ class Checkpointing {
   void start(const StateToWrite& state);
   // For parts, which make a checkpoint only together: whether one of `step` can begin now. If it is ready, no other begins, and
   // files of that step are left alone, until it does or the reservation is forgotten.
-  Readiness reserve(int64_t step);
+  Readiness reserve(int64_t step, AskedFor asked_for);
+  // This rank has heard the others' answers to that, so that they may have heard its own: when it hears their next ones they
+  // have.
+  void have_answered(Readiness mine);
   void forget_reservation();
   // `who`: the ranks that write to another store, in words, by what all have told each other last; "": none. A checkpoint that
   // was under way by then and lacks parts is given up, unless the job waits for it, and may be written anew.
@@ -94,7 +100,7 @@ class Checkpointing {
 
  private:
   void make_probe(std::chrono::milliseconds patience);
-  bool was_elsewhere();  // this rank
+  bool was_elsewhere();  // this rank, and the others do not know it yet
   bool submit(const StateToWrite& state);
   bool give_to_writer(const StateToWrite& state, storage::Manifest manifest);
   void retry();
@@ -149,7 +155,9 @@ class Checkpointing {
   int rank_ = 0;
   std::string elsewhere_;                            // others_are_elsewhere
   std::pair<int64_t, std::string> strayed_{-1, ""};  // the step under way when ranks were elsewhere last, and that in words
-  bool part_begun_ = false;                          // since this rank was elsewhere last
+  bool part_begun_ = false;                          // since the others know that this rank was elsewhere last
+  bool untold_elsewhere_ = false;                    // it was, after it began a part, and they may not know
+  bool answered_elsewhere_ = false;                  // in this generation, last
   std::string missing_part_;                         // missing_part()
   std::atomic<int64_t> awaited_ = -1;                // the step whose checkpoint the train thread waited for last
   int64_t submitted_ = -1;                           // the newest step that the writer was given in this generation

@@ -44,6 +44,7 @@ StoreProbe::~StoreProbe() {
 void StoreProbe::begin(Generation generation) {
   const std::lock_guard lock(mutex_);
   elsewhere_ = false;
+  settled_ = generation.rank == 0;
   over_ = true;
   next_ = std::move(generation);
   changed_.notify_all();
@@ -52,6 +53,7 @@ void StoreProbe::begin(Generation generation) {
 void StoreProbe::end() {
   const std::lock_guard lock(mutex_);
   elsewhere_ = false;
+  settled_ = true;
   over_ = true;
   next_.reset();
   changed_.notify_all();
@@ -83,14 +85,21 @@ void StoreProbe::work() {
   remove_own();
 }
 
-// A store that takes nothing is said when a checkpoint fails.
+// A store that takes nothing for longer than others look for the mark is said, for they say that it is another one.
 void StoreProbe::put_mark(const Generation& generation) {
+  const auto begun = steady_clock::now();
   const std::string mark = mark_of(generation);
   own_ = key_of(generation.number, 0);
+  bool told = false;
   for (milliseconds pause = kFirstLook;; pause = std::min(2 * pause, kLookOnceTold)) {
     const auto put = store_.put(own_, std::as_bytes(std::span(mark)));
     if (put) return remove_older(generation.number);
-    spdlog::debug("no mark in the checkpoint store: {}", put.error().message);
+    if (steady_clock::now() - begun >= patience_ && !std::exchange(told, true)) {
+      const std::lock_guard lock(mutex_);
+      if (over_) return;
+      tell_("checkpoint_failed", fmt::format("rank 0, {}, cannot write into {}, where all ranks look whether it is theirs: {}",
+                                             generation.first, store_.describe(), put.error().message));
+    }
     if (wait(pause)) return;
   }
 }
@@ -145,13 +154,15 @@ void StoreProbe::look_for_mark(const Generation& generation) {
                         generation.rank, generation.node, store_.describe(), generation.first));
       }
     }
-    if (seen == Look::kThere) {
+    {
       const std::lock_guard lock(mutex_);
-      if (!over_ && elsewhere_.exchange(false))
+      if (over_) return;
+      if (seen == Look::kThere && elsewhere_.exchange(false))
         tell_("checkpoint_store_shared", fmt::format("rank {} on node {} finds in {} what rank 0, {}, has put there",
                                                      generation.rank, generation.node, store_.describe(), generation.first));
-      return;
+      if (seen == Look::kThere || elsewhere_) settled_ = true;
     }
+    if (seen == Look::kThere) return;
     const milliseconds longest = std::max(kFirstLook, elsewhere_ ? std::min(kLookOnceTold, patience_) : patience_ / 4);
     pause = std::min({2 * pause, elsewhere_ ? kLookOnceTold : kLongestLook, longest});
   }

@@ -47,6 +47,8 @@ class StoreProbe {
   bool is_elsewhere() const { return elsewhere_; }
   // It was found not to be since this was asked last.
   bool was_elsewhere() { return found_elsewhere_.exchange(false); }
+  // Whether this rank's store is that of rank 0 is known, and is_elsewhere() and was_elsewhere() say it already.
+  bool is_settled() const { return settled_; }
 
  private:
   enum class Look { kThere, kMissing, kUnknown };
@@ -63,7 +65,7 @@ class StoreProbe {
   storage::ObjectStore& store_;
   const Tell tell_;
   const std::chrono::milliseconds patience_;
-  std::atomic<bool> elsewhere_ = false, found_elsewhere_ = false;
+  std::atomic<bool> elsewhere_ = false, found_elsewhere_ = false, settled_ = true;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::optional<Generation> next_;

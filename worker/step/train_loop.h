@@ -53,7 +53,12 @@ struct TrainLoop {
   std::chrono::milliseconds older_parts_patience = std::chrono::seconds(150);
   ParameterGathering* gathering = nullptr;  // while it runs
 
+  // A worker that leaves does not wait longer than this for a service that is away.
+  static constexpr std::chrono::seconds kLeaverPatience{20};
+
   RunStop run();
+  // Work that is not a step may take longer than a step, and differently long on each rank.
+  void be_patient();
 };
 
 }  // namespace holdfast::worker

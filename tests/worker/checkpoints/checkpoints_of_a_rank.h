@@ -61,7 +61,8 @@ class CheckpointsOfARank : public ::testing::Test {
                                                                         .reporter = rank->reporter,
                                                                         .session = *rank->session,
                                                                         .store = std::move(store),
-                                                                        .store_name = spec.checkpoint_store});
+                                                                        .store_name = spec.checkpoint_store,
+                                                                        .probe_patience = std::chrono::milliseconds(0)});
     rank->checkpoints->enter_generation(1, 0, 0);
   }
   std::string write(int64_t step) {

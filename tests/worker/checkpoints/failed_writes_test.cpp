@@ -112,6 +112,33 @@ TEST_F(PartsElsewhere, AreWrittenAnewWhereTheJobWaitsForTheirStep) {
   write(4);
 }
 
+TEST_F(PartsElsewhere, AreToldOfUntilTheOtherRanksKnowAlsoWhereTheRingBrokeOnTheWay) {
+  const auto wait_for = [&](const std::string& kind) {
+    const auto is_it = [&](const auto& event) { return event["kind"] == kind; };
+    EXPECT_TRUE(service.wait_for("/events", [&](const auto& all) { return std::ranges::any_of(all, is_it); })) << kind;
+  };
+  const std::vector<std::string> members = {"i-w0", "i-w1"};
+  Checkpointing& checkpoints = *rank->checkpoints;
+  const auto ask = [&] { return checkpoints.reserve(4, AskedFor::kOneOfMany); };
+  checkpoints.enter_generation(2, 1, 0, members);
+  EXPECT_TRUE(checkpoints.write_now(part(2, 1), rank->interrupt));
+  checkpoints.look_at_store("w0", "node1");
+  wait_for("checkpoint_store_not_shared");
+  StoreProbe first(*directory, [](const std::string&, const std::string&) {});
+  first.begin({2, 0, "w0", "i-w0", "node0"});
+  wait_for("checkpoint_store_shared");
+  EXPECT_EQ(ask(), Readiness::kElsewhere);
+  checkpoints.enter_generation(3, 1, 2, members);  // the ring broke before others' answers came
+  EXPECT_EQ(ask(), Readiness::kElsewhere);
+  checkpoints.have_answered(Readiness::kElsewhere);
+  EXPECT_EQ(ask(), Readiness::kReady);
+  checkpoints.enter_generation(4, 1, 2, members);  // it broke when they had come here and not everywhere
+  EXPECT_EQ(ask(), Readiness::kElsewhere);
+  for (const Readiness mine : {Readiness::kElsewhere, Readiness::kReady}) checkpoints.have_answered(mine);
+  checkpoints.enter_generation(5, 1, 2, members);
+  EXPECT_EQ(ask(), Readiness::kReady) << "all know it";
+}
+
 TEST_F(CheckpointsOfARank, AreTriedAgainWhileTheRegistrationOfAnOlderOneWaitsForTheService) {
   make(0);
   service.go_away();

@@ -126,6 +126,22 @@ TEST(StoreProbe, CallsAStoreThatIsAwayNoOther) {
   EXPECT_EQ(told.count(), 0U);
 }
 
+TEST(StoreProbe, SaysThatRankZeroCannotWrite) {
+  const TestData data;
+  class Full : public storage::ForwardingStore {
+   public:
+    using ForwardingStore::ForwardingStore;
+    storage::Result<void> put(const std::string&, std::span<const std::byte>) override {
+      return tl::unexpected(storage::Error{storage::Error::Code::kNoSpace, "no space left on device"});
+    }
+  } store(folder_store(data.path("full")));
+  Told told;
+  StoreProbe first(store, told.tell(), milliseconds(0));
+  first.begin(generation(3, 0));
+  EXPECT_THAT(told.wait_for(1), testing::AllOf(HasSubstr("checkpoint_failed: rank 0, w1, cannot write into"),
+                                               HasSubstr("no space left on device")));
+}
+
 // Three ranks, of which the third writes to a folder of its own.
 class RanksWithTwoFolders : public SameBits {
  protected:
@@ -185,6 +201,36 @@ TEST_F(RanksWithTwoFolders, TrainOnWithoutCheckpointsAndTheEndWaitsUntilTheFolde
   EXPECT_EQ(storage::list_checkpoints(*store).value(), (std::vector<int64_t>{20}));
   ASSERT_TRUE(storage::verify_checkpoint(*store, 20));
   EXPECT_EQ(storage::read_manifest(*store, 20)->state_hash, whole);
+}
+
+TEST_F(RanksWithTwoFolders, WriteNoPartsBeforeItIsKnownWhereAJobEndsBeforeThat) {
+  spec.total_steps = 2;
+  spec.warmup_steps = 1;
+  begin(std::chrono::seconds(1));
+  std::jthread administrator([&] {
+    if (said("checkpoint_failed", "for which the job waits") == "nothing") ranks->interrupt_all("a part is missing for ever");
+    fs::rename(data.path("other"), data.path("gone"));
+    fs::create_directory_symlink(spec.checkpoint_store + "/j1", data.path("other"));
+  });
+  run_to_end(*ranks, Ranks::initial());
+  EXPECT_TRUE(storage::verify_checkpoint(*folder_store(spec.checkpoint_store + "/j1"), 2));
+  EXPECT_THAT(folder_store(data.path("gone"))->list("").value(), testing::Each(testing::StartsWith("probe/")));
+}
+
+TEST_F(RanksWithTwoFolders, AreReadyForAJobsLastCheckpointWhenTheyKnowWhoseFolderTheyHave) {
+  begin(std::chrono::hours(1));
+  Checkpointing& checkpoints = *(*ranks)[2].checkpoints;
+  checkpoints.enter_generation(1, 2, 0, {"i-w1", "i-w2", "i-w3"});
+  checkpoints.look_at_store("w1", "node2");
+  EXPECT_EQ(checkpoints.reserve(2, AskedFor::kOneOfMany), Readiness::kReady);
+  checkpoints.forget_reservation();
+  EXPECT_EQ(checkpoints.reserve(2, AskedFor::kLast), Readiness::kLooking);
+  const auto folder = folder_store(data.path("other"));
+  StoreProbe first(*folder, [](const std::string&, const std::string&) {});
+  first.begin(generation(1, 0));
+  const auto end = steady_clock::now() + std::chrono::seconds(60);
+  while (checkpoints.reserve(2, AskedFor::kLast) != Readiness::kReady && steady_clock::now() < end) std::this_thread::yield();
+  EXPECT_EQ(checkpoints.reserve(2, AskedFor::kLast), Readiness::kReady);
 }
 
 TEST_F(RanksWithTwoFolders, LeaveAllTogetherWithoutALastCheckpointWhenTheyHaveWaitedForTheFolder) {
