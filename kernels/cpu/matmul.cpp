@@ -2,6 +2,7 @@
 // Bytes: operands are read once per tile row or column of the output and stay in the second-level cache; outputs once.
 #include "kernels/cpu/cpu_ops.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace holdfast::kernels::cpu {
@@ -52,24 +53,39 @@ class TileProducts {
   Product products_[2][2];
 };
 
-// The right operand of all tiles, to be packed once: each column of tiles has one, however high its tiles are.
+// The right operand of all tiles, to be packed once: each column of tiles has one, however high its tiles are. By pieces, for
+// there may be a single column of tiles: parts of k, and where these are few, of its columns, too. (An operand by rows has
+// whole rows in a part of k, and a little of each of all rows in some columns, which takes longer.)
 class PackedColumns {
  public:
   PackedColumns(Scratch& scratch, const Tiles& tiles, const TileProducts& products)
-      : columns_(tiles.columns), products_(products), bytes_(products.of_column(columns_.count == 1).packed_bytes()) {
+      : columns_(tiles.columns),
+        products_(products),
+        parts_(std::max<int64_t>(1, products.of_column(false).shape().k / kPackedDepth)),
+        pieces_(parts_ < kFewParts ? Cut::of(kPackedColumns, columns_.extent) : columns_),
+        bytes_(products.of_column(columns_.count == 1).packed_bytes()) {
     packed_ = static_cast<char*>(scratch.reserve(bytes_ * static_cast<size_t>(columns_.count)));
   }
-  int64_t count() const { return columns_.count; }
-  int64_t begin(int64_t i) const { return columns_.begin(i); }  // the first column of the output
-  void pack(int64_t i, const void* operand) const { products_.of_column(i + 1 == columns_.count).pack(operand, at(i)); }
+  int64_t pieces() const { return pieces_.count * parts_; }
+  // Piece i. `operand`(column): where that column of the whole operand is.
+  template <typename Operand>
+  void pack(int64_t i, const Operand& operand) const {
+    const int64_t at_column = i / parts_, tile = pieces_.begin(at_column) / columns_.piece, first = columns_.begin(tile);
+    const Piece piece = {pieces_.begin(at_column) - first, pieces_.size(at_column), i % parts_, parts_};
+    products_.of_column(tile + 1 == columns_.count).pack(operand(first), piece, at(tile));
+  }
   const void* of(const Tiles::Tile& tile) const { return at(tile.column / columns_.piece); }
 
  private:
   char* at(int64_t column) const { return packed_ + bytes_ * static_cast<size_t>(column); }
 
+  static constexpr int64_t kPackedDepth = 512, kFewParts = 4;
+
   Cut columns_;
   const TileProducts& products_;
-  size_t bytes_;  // of a whole column of tiles; the last may need less
+  int64_t parts_;  // of k
+  Cut pieces_;     // of columns: none has some of two tiles
+  size_t bytes_;   // of a whole column of tiles; the last may need less
   char* packed_;
 };
 
@@ -84,7 +100,8 @@ void CpuOps::matmul_forward(Act* out, Act* pre_gelu, const Act* in, const Act* w
   const TileProducts products(
       tiles, [&](int64_t rows, int64_t columns) { return product(rows, IC, columns, by_rows(IC), transposed(IC), width); });
   const PackedColumns packed(packed_, tiles, products);
-  team_.for_each(packed.count(), [&](int64_t i, int) { packed.pack(i, operand_at(w, packed.begin(i) * IC)); });
+  const auto row_of_w = [&](int64_t column) { return operand_at(w, column * IC); };
+  team_.for_each(packed.pieces(), [&](int64_t i, int) { packed.pack(i, row_of_w); });
   for (Scratch& scratch : per_thread_) scratch.floats(tiles.rows.piece * width);
   team_.for_each(tiles.count(), [&](int64_t i, int thread) {
     const auto tile = tiles[i];
@@ -110,10 +127,10 @@ void CpuOps::matmul_backward(Act* din, float* dweight, float* dbias, const Act* 
   const TileProducts dweight_products(
       dweight_tiles, [&](int64_t rows, int64_t columns) { return product(rows, N, columns, transposed(OC), by_rows(IC), IC); });
   const PackedColumns packed_w(packed_, din_tiles, din_products), packed_x(packed_more_, dweight_tiles, dweight_products);
-  const int64_t of_w = packed_w.count();
-  team_.for_each(of_w + packed_x.count(), [&](int64_t i, int) {
-    if (i < of_w) return packed_w.pack(i, operand_at(w, packed_w.begin(i)));
-    packed_x.pack(i - of_w, operand_at(x, packed_x.begin(i - of_w)));
+  const int64_t of_w = packed_w.pieces();
+  team_.for_each(of_w + packed_x.pieces(), [&](int64_t i, int) {
+    if (i < of_w) return packed_w.pack(i, [&](int64_t column) { return operand_at(w, column); });
+    packed_x.pack(i - of_w, [&](int64_t column) { return operand_at(x, column); });
   });
   const Cut sums = Cut::of(kSumRows, N);
   float* partials = partials_.floats(sums.count * OC);  // (pieces, OC)

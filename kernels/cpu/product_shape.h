@@ -36,6 +36,14 @@ struct SquareForm {
   size_t bytes;
 };
 
+// A piece of b that is packed by itself: columns from a multiple of kPackedColumns on to another one or the end, and of k the
+// part `part` of `parts`, of which some may be empty.
+struct Piece {
+  int64_t first, count;
+  int64_t part = 0, parts = 1;
+};
+inline constexpr int64_t kPackedColumns = 64;
+
 // Matrix products in one thread. Sums are float32; the bits of c depend on the shape and the inputs alone: not on caches,
 // threads or libraries. An operand that is not finite makes the elements of c that it enters not finite, too.
 // Refuses nothing: that m, k and n are at least 1 is a precondition. Bytes: a is read once per call; b is packed once, for as
@@ -43,7 +51,7 @@ struct SquareForm {
 struct ProductLoops {
   // b as `run` wants it. `packed` has packed_bytes(shape), 64-byte aligned.
   size_t (*packed_bytes)(const ProductShape& shape);
-  void (*pack)(const ProductShape& shape, const void* b, void* packed);
+  void (*pack)(const ProductShape& shape, const void* b, Piece piece, void* packed);
   // The same of a b of weights of 4 bits, of which there are columns up to a multiple of 64. Null where a packed b is of 16
   // bits and multiplied as float32.
   void (*pack_int4)(const ProductShape& shape, const Int4Columns& b, void* packed);

@@ -49,7 +49,7 @@ void Product::run(int thread, const void* a, const void* b, float* c) const {
 
 const void* Product::pack_own(int thread, const void* b) const {
   void* const packed = owner_->packed_[static_cast<size_t>(thread)].reserve(0);
-  loops_->pack(shape_, b, packed);
+  pack(b, packed);
   return packed;
 }
 

@@ -27,9 +27,10 @@ class Product {
   void run(int thread, const void* a, const void* b, float* c) const;
 
   // For a b that many runs share: `pack` once into packed_bytes() of memory (64-byte aligned), then run_packed as often as
-  // there are a's.
+  // there are a's. Several threads may pack pieces each.
   size_t packed_bytes() const { return loops_->packed_bytes(shape_); }
-  void pack(const void* b, void* packed) const { loops_->pack(shape_, b, packed); }
+  void pack(const void* b, void* packed) const { pack(b, {0, shape_.n}, packed); }
+  void pack(const void* b, Piece piece, void* packed) const { loops_->pack(shape_, b, piece, packed); }
   void pack(const Int4Columns& b, void* packed) const { loops_->pack_int4(shape_, b, packed); }
   void run_packed(int thread, const void* a, const void* packed_b, float* c) const;
   // Packs a b for this thread alone: it stays until the thread packs another, or runs a product that packs its own.

@@ -1,6 +1,9 @@
 // The team of team.h.
 #include "kernels/cpu/team.h"
 
+#include <immintrin.h>
+
+#include <algorithm>
 #include <stdexcept>
 #include <string>
 
@@ -9,6 +12,28 @@ namespace {
 
 constexpr uint64_t kJob = uint64_t{1} << 32;
 constexpr uint64_t kTask = kJob - 1;  // mask of the lower half
+
+// For how long a thread looks again before it sleeps, which costs it and who wakes it several microseconds each.
+class Looks {
+ public:
+  // Returns when `value` is no longer `seen`.
+  template <typename Number>
+  void wait(const std::atomic<Number>& value, Number seen) {
+    for (int look = 0; look < looks_; ++look) {
+      if (value.load(std::memory_order_relaxed) != seen) {
+        looks_ = std::min(2 * looks_, kMost);
+        return;
+      }
+      _mm_pause();
+    }
+    looks_ = std::max(looks_ / 2, kLeast);
+    value.wait(seen);
+  }
+
+ private:
+  static constexpr int kMost = 2048, kLeast = 64;  // of 3 to 50 ns, by the processor
+  int looks_ = kMost;
+};
 
 }  // namespace
 
@@ -51,15 +76,16 @@ void Team::run(int64_t tasks, Call call, const void* body) {
   claim_.store((job + 1) * kJob);
   claim_.notify_all();
   take_tasks(0);
-  for (uint32_t done = finished_.load(); done != tasks; done = finished_.load()) finished_.wait(done);
+  thread_local Looks looks;
+  for (uint32_t done = finished_.load(); done != tasks; done = finished_.load()) looks.wait(finished_, done);
 }
 
 void Team::help(int thread) {
-  for (;;) {
+  for (Looks looks;;) {
     // stop_ is looked at after claim_: the destructor sets it first, so whoever saw its claim sees it too and does not wait.
     const uint64_t seen = take_tasks(thread);
     if (stop_.load()) return;
-    claim_.wait(seen);
+    looks.wait(claim_, seen);
   }
 }
 

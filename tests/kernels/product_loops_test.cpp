@@ -56,7 +56,7 @@ class ProductLoopsOf : public ::testing::TestWithParam<Subject> {
   static void multiply(const ProductShape& shape, const void* a, const void* b, float* c) {
     const ProductLoops& loops = GetParam().loops(shape.bfloat16);
     Scratch packed, scratch;
-    loops.pack(shape, b, packed.reserve(loops.packed_bytes(shape)));
+    loops.pack(shape, b, {0, shape.n}, packed.reserve(loops.packed_bytes(shape)));
     loops.run(shape, a, packed.reserve(0), c, scratch.reserve(loops.scratch_bytes(shape)));
   }
   // Shapes of operands by rows, in every type that the loops have, of products that are stored and that are added.
@@ -129,6 +129,31 @@ TEST_P(ProductLoopsOf, AreAsExactAsFloat32SumsInEveryLayoutAndAtEverySize) {
   }
 }
 
+TEST_P(ProductLoopsOf, PackPieceByPieceAsAltogether) {
+  RandomInputs random;
+  SCOPED_TRACE(random.how_to_repeat());
+  for (const bool bfloat16 : {false, true}) {
+    if (bfloat16 && !GetParam().bfloat16) continue;
+    const ProductLoops& loops = GetParam().loops(bfloat16);
+    for (const bool transposed_b : {false, true}) {
+      for (const auto& [k, n] : {std::array<int64_t, 2>{600, 192}, {259, 130}, {1100, 33}, {70, 64}}) {
+        const ProductShape shape = shape_of(1, k, n, false, transposed_b, false, bfloat16);
+        const std::vector<float> b = random.normal(k * n);
+        Scratch whole, pieces;
+        const size_t bytes = loops.packed_bytes(shape);
+        void *const at_once = whole.reserve(bytes), *const by_pieces = pieces.reserve(bytes);
+        std::memset(at_once, 0x5a, bytes);  // zeros beyond the edges are written, too
+        std::memset(by_pieces, 0x5a, bytes);
+        loops.pack(shape, b.data(), {.first = 0, .count = n}, at_once);
+        for (int64_t first = (n - 1) / kPackedColumns * kPackedColumns; first >= 0; first -= kPackedColumns)
+          for (const int64_t part : {1, 2, 0})
+            loops.pack(shape, b.data(), {first, std::min(kPackedColumns, n - first), part, 3}, by_pieces);
+        EXPECT_EQ(std::memcmp(at_once, by_pieces, bytes), 0) << k << " x " << n << (bfloat16 ? ", bfloat16" : "");
+      }
+    }
+  }
+}
+
 TEST_P(ProductLoopsOf, PackSquaresThatHangOnTheirElementsAlone) {
   RandomInputs random;
   SCOPED_TRACE(random.how_to_repeat());
@@ -140,7 +165,7 @@ TEST_P(ProductLoopsOf, PackSquaresThatHangOnTheirElementsAlone) {
       const ProductShape shape = shape_of(1, k, n, false, true, false, bfloat16);
       const std::vector<float> b = random.normal(k * n);  // of which 16-bit elements take half, whatever they are
       Scratch whole, part;
-      loops.pack(shape, b.data(), whole.reserve(loops.packed_bytes(shape)));
+      loops.pack(shape, b.data(), {.first = 0, .count = n}, whole.reserve(loops.packed_bytes(shape)));
       const SquareForm form = loops.square(shape);
       for (int64_t column = 0; column < n; column += form.lines) {
         for (int64_t first = 0; first < k; first += form.depth) {
@@ -148,7 +173,7 @@ TEST_P(ProductLoopsOf, PackSquaresThatHangOnTheirElementsAlone) {
           alone.k = std::min(form.depth, k - first);
           alone.n = std::min(form.lines, n - column);
           const auto offset = static_cast<size_t>(column * shape.b.column + first * shape.b.row);
-          loops.pack(alone, reinterpret_cast<const std::byte*>(b.data()) + offset * element,
+          loops.pack(alone, reinterpret_cast<const std::byte*>(b.data()) + offset * element, {0, alone.n},
                      part.reserve(loops.packed_bytes(alone)));
           EXPECT_EQ(std::memcmp(static_cast<std::byte*>(whole.reserve(0)) + loops.square_at(shape, column, first),
                                 static_cast<std::byte*>(part.reserve(0)) + loops.square_at(alone, 0, 0), form.bytes),

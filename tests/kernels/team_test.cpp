@@ -7,9 +7,11 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <fstream>
 #include <memory>
 #include <numeric>
+#include <thread>
 
 #include "kernels/cpu/ordered_sum.h"
 
@@ -38,6 +40,19 @@ TEST(Team, SurvivesManyShortJobsOfChangingSize) {
     team.for_each(tasks, [&, job](int64_t task, int) { done[static_cast<size_t>(task)] += job; });
     for (int64_t task = 0; task < 7; ++task) ASSERT_EQ(done[static_cast<size_t>(task)], task < tasks ? job : 0) << job;
   }
+}
+
+TEST(Team, WakesAllItsThreadsAlsoWhenTheyHaveSlept) {
+  Team team(4);
+  for (int job = 0; job < 20; ++job) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(job % 4));  // they look for less than one before they sleep
+    std::atomic<int> there = 0;
+    team.for_each(4, [&](int64_t, int) {
+      ++there;
+      while (there < 4) std::this_thread::yield();
+    });
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(3));  // the team ends while they sleep
 }
 
 TEST(Team, NumbersItsThreadsAndGivesEachOneTaskAtATime) {

@@ -14,7 +14,7 @@ NOTE = ("Ours: a real worker in a real job with the exact reduction, the median 
         "process, with a checkpoint being written too, beside the whole process of the peer, which writes none. Stall: for how long training waits for a "
         "checkpoint with both moments, and by how much the step after the first one is longer, beside which it is copied and written; peer: torch.save with fsync of tensors of that size, at its best a kept copy "
         "that a thread saves, the second time. Its copy is made while training waits: the stalls have no ratio.")
-BLOCK, THREADS, EVERY = 1024, 2, 4  # steps from one checkpoint to the next
+BLOCK, THREADS = 1024, 2
 PEERS_STEPS = dict(zip(peer_python.SETUPS, (2, 10)))  # as installed, at its best; the first half is left out, in which its memory warms up
 
 
@@ -25,9 +25,10 @@ class Model(typing.NamedTuple):
     parameters: int
     batch: int
     dtypes: tuple
+    every: int  # steps from one checkpoint to the next: as many as the first one takes to be written, at least
 
 
-MODELS = (Model("small", 12, 768, 124439808, 4, ("float32", "bfloat16")), Model("medium", 24, 1024, 354823168, 1, ("bfloat16",)))
+MODELS = (Model("small", 12, 768, 124439808, 4, ("float32", "bfloat16"), 20), Model("medium", 24, 1024, 354823168, 1, ("bfloat16",), 4))
 
 
 def ours(model, dtype):
@@ -35,13 +36,13 @@ def ours(model, dtype):
     with testbed.Testbed() as cluster:
         cluster.start_workers("w1", threads=THREADS)
         job = cluster.submit(**testbed.tiny_spec(cluster.folder, model=model.name, block_size=BLOCK, batch_size=model.batch, global_batch_size=model.batch,
-                                                 dtype=dtype, total_steps=3 * EVERY, eval_every=0, checkpoint_every=EVERY, keep_last=0,
+                                                 dtype=dtype, total_steps=2 * model.every + 2, eval_every=0, checkpoint_every=model.every, keep_last=0,
                                                  checkpoint_store=os.path.join(cluster.folder, "store")))
         cluster.wait_state(job, "succeeded", timeout_s=3600)
         points = cluster.get(f"/v1/jobs/{job}/metrics?limit=100")["metrics"]
         stored = sorted(cluster.get(f"/v1/jobs/{job}/checkpoints")["checkpoints"], key=lambda each: each["step"])
-        usual_s = testbed.median([point["step_s"] for point in points[1:EVERY]])
-        return points[1]["tokens"] / usual_s, memory.peak_memory_of(cluster.training_pid("w1")), [each["stall_s"] for each in stored], points[EVERY]["step_s"] - usual_s
+        usual_s = testbed.median([point["step_s"] for point in points[1:model.every]])
+        return points[1]["tokens"] / usual_s, memory.peak_memory_of(cluster.training_pid("w1")), [each["stall_s"] for each in stored], points[model.every]["step_s"] - usual_s
 
 
 @functools.cache

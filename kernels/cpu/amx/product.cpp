@@ -109,12 +109,17 @@ void finish(float* c, int64_t c_width, const float* from, int64_t rows, int64_t 
   }
 }
 
+static_assert(kPackedColumns % kSide == 0);
+
 template <typename Cells>
-void pack_blocks(const ProductShape& shape, const void* memory, char* packed) {
-  const auto* b = static_cast<const typename Cells::Element*>(memory);
-  for (int64_t k = 0; k < shape.k; k += block_depth(shape), packed += block_bytes(shape, shape.n)) {
-    pack_lines<Cells>(packed, b + k * shape.b.row, shape.b.column, shape.b.row, shape.n, padded(shape.n), depth_from(shape, k),
-                      true);
+void pack_blocks(const ProductShape& shape, const void* memory, Piece piece, char* packed) {
+  const auto* b = static_cast<const typename Cells::Element*>(memory) + piece.first * shape.b.column;
+  const int64_t blocks = blocks_of_depth(shape);
+  for (int64_t block = blocks * piece.part / piece.parts; block < blocks * (piece.part + 1) / piece.parts; ++block) {
+    const int64_t k = block * block_depth(shape), depth = depth_from(shape, k), tiles = (depth + kTileDepth - 1) / kTileDepth;
+    char* const to = packed + static_cast<size_t>(block) * block_bytes(shape, shape.n) +
+                     static_cast<size_t>(piece.first / kTileSide * tiles * Cells::kParts) * kTileBytes;
+    pack_lines<Cells>(to, b + k * shape.b.row, shape.b.column, shape.b.row, piece.count, padded(piece.count), depth, true);
   }
 }
 
@@ -166,8 +171,8 @@ size_t packed_bytes(const ProductShape& shape) {
   return static_cast<size_t>(blocks_of_depth(shape)) * block_bytes(shape, shape.n);
 }
 
-void pack(const ProductShape& shape, const void* b, void* packed) {
-  (shape.bfloat16 ? pack_blocks<BFloat16Cells> : pack_blocks<ThreePartCells>)(shape, b, static_cast<char*>(packed));
+void pack(const ProductShape& shape, const void* b, Piece piece, void* packed) {
+  (shape.bfloat16 ? pack_blocks<BFloat16Cells> : pack_blocks<ThreePartCells>)(shape, b, piece, static_cast<char*>(packed));
 }
 
 void pack_int4(const ProductShape& shape, const Int4Columns& b, void* packed) {

@@ -22,6 +22,7 @@ namespace {
 // 24 of the 32 registers of AVX-512 are sums, and 12 of the 16 of AVX2.
 constexpr int64_t kRows = 6, kVectors = kWidth == 16 ? 4 : 2;
 constexpr int64_t kColumns = kVectors * kWidth;
+static_assert(kPackedColumns % kColumns == 0);
 constexpr int64_t kMostCells = 128;   // of k in a block
 constexpr int64_t kCellsAtOnce = 16;  // of those, between two looks ahead
 constexpr int64_t kCopiedRows = 48;   // of a, beside each other where it is copied: whole blocks, and whole vectors
@@ -69,17 +70,19 @@ struct Blocked {
     const int64_t blocks = (shape.k + block_depth(shape) - 1) / block_depth(shape);
     return static_cast<size_t>(blocks) * block_bytes(shape, up_to(kColumns, shape.n), sizeof(Stored));
   }
-  static void pack(const ProductShape& shape, const void* b, void* packed) {
-    const auto* from = static_cast<const Element*>(b);
-    auto* to = static_cast<char*>(packed);
-    for (int64_t k = 0; k < shape.k; k += block_depth(shape)) {
-      const int64_t padded = up_to(kColumns, shape.n), depth = depth_from(shape, k);
+  static void pack(const ProductShape& shape, const void* b, Piece piece, void* packed) {
+    const auto* from = static_cast<const Element*>(b) + piece.first * shape.b.column;
+    const int64_t padded = up_to(kColumns, piece.count);
+    const int64_t blocks = (shape.k + block_depth(shape) - 1) / block_depth(shape);
+    for (int64_t block = blocks * piece.part / piece.parts; block < blocks * (piece.part + 1) / piece.parts; ++block) {
+      const int64_t k = block * block_depth(shape), depth = depth_from(shape, k);
+      char* to = static_cast<char*>(packed) + square_at(shape, piece.first, k);
       if constexpr (kIsWhole) {
-        to = pack_lines<Cells>(to, from + k * shape.b.row, shape.b.column, shape.b.row, shape.n, padded, depth, true);
+        pack_lines<Cells>(to, from + k * shape.b.row, shape.b.column, shape.b.row, piece.count, padded, depth, true);
       } else {
         for (int64_t line = 0; line < padded; line += kWidth) {
           alignas(64) char wide[kWidth * kMostCells * kCellBytes];
-          const int64_t lines = shape.n - line < 0 ? 0 : shape.n - line < kWidth ? shape.n - line : kWidth;
+          const int64_t left = piece.count - line, lines = left < 0 ? 0 : left < kWidth ? left : kWidth;
           char* const end = pack_lines<Cells>(wide, from + k * shape.b.row + line * shape.b.column, shape.b.column, shape.b.row,
                                               lines, kWidth, depth, true);
           for (const char* at = wide; at != end; at += sizeof(Ints), to += kVectorBytes) {
