@@ -15,7 +15,7 @@ from unittest import mock
 
 BENCH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "bench")
 sys.path.insert(0, BENCH)
-from cases import checkpoint, efficiency  # noqa: E402  (needs the path above)
+from cases import checkpoint, efficiency, recipe  # noqa: E402  (needs the path above)
 import efficiency_over_link  # noqa: E402
 import link_runs  # noqa: E402
 import peer_python  # noqa: E402
@@ -48,6 +48,14 @@ class Cases(unittest.TestCase):
         files = {os.path.relpath(path, cases).removesuffix(".py").removesuffix("/__init__").replace("/", "_")
                  for path in glob.glob(f"{cases}/**/*.py", recursive=True)}
         self.assertEqual(files, set(program().CASES))
+
+
+class Losses(unittest.TestCase):
+    def test_a_difference_of_few_runs_has_the_interval_of_welchs_test(self):
+        difference, half = recipe.apart([1, 2, 3], [2, 4, 6])  # errors of sqrt(1/3) and sqrt(4/3), 2.9 degrees of freedom
+        self.assertEqual(-2, difference)
+        self.assertAlmostEqual(4.303 * (5 / 3) ** 0.5, half)
+        self.assertEqual((0, 0), recipe.apart([1, 1], [1, 1]))
 
 
 class Rows(unittest.TestCase):

@@ -15,7 +15,7 @@ NOTE = ("Small: its README's for a CPU, with biases (4 layers, 128 channels, blo
         "characters, nine tenths to learn from. Ours: `holdfast submit` to the end of the job, one worker, exact sums, with its last checkpoint; float32 unless said. "
         "The service and the worker are there before, and so is the peer's PyTorch: "
         "bench/peers/recipe.py from where it is loaded to its last step, without a checkpoint; beside bfloat16 in bfloat16 where that is quicker (autocast); as installed its first {few} steps, times as many as there are. A step: the median of the second half. Loss: the mean over every "
-        "window of the other tenth, by `holdfast eval` and by the peer, then over {seeds} seeds; its error is the mean's, from the seeds.")
+        "window of the other tenth, by `holdfast eval` and by the peer, then over {seeds} seeds; its error is the mean's, from the seeds; of the difference the interval of 95 % by Welch's test, for of {seeds} seeds the error is itself a rough guess.")
 SIZE = 1_115_394  # of tiny Shakespeare
 STEPS, QUICK_STEPS, FEW = 2000, 100, 60
 SMALL = {"layers": 4, "channels": 128, "heads": 4, "block": 64, "batch": 12}
@@ -94,6 +94,17 @@ def with_error(values):
     return statistics.mean(values), statistics.stdev(values) / len(values) ** 0.5 if len(values) > 1 else 0.0
 
 
+STUDENT = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262}  # 95 %, two-sided, by degrees of freedom
+
+
+def apart(ours, theirs):
+    """(difference of the means, half of its interval of 95 %) of two samples of a few runs each (Welch 1947)."""
+    (mean, error), (their_mean, their_error) = with_error(ours), with_error(theirs)
+    both = error ** 2 + their_error ** 2
+    freedom = both ** 2 / (error ** 4 / (len(ours) - 1) + their_error ** 4 / (len(theirs) - 1)) if both else 1
+    return mean - their_mean, STUDENT.get(int(freedom), 2.228) * both ** 0.5
+
+
 def rows_of(recipe, dropout, seeds, note):
     few = min(FEW, recipe.steps)
     mine, peer, half = [], [], []
@@ -122,6 +133,9 @@ def rows_of(recipe, dropout, seeds, note):
         loss, error = with_error([run[2] for run in runs])
         there, their_error = with_error([run[2] for run in beside]) if beside else (None, 0.0)
         rows.append(testbed.row(f"small, dropout {dropout}, {dtype}: loss (+- {error:.4f}; peer +- {their_error:.4f})", "nats", loss, {BEST: there} if peer else None, note=note))
+        if len(beside) > 1:
+            difference, half = apart([run[2] for run in runs], [run[2] for run in beside])
+            rows.append(testbed.row(f"small, dropout {dropout}, {dtype}: loss less the peer's (95 %: +- {half:.4f})", "nats", difference, note=note))
     return rows
 
 
