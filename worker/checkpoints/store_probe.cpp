@@ -16,7 +16,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-constexpr milliseconds kFirstLook{20}, kLongestLook{1000}, kLookOnceTold{5000};
+constexpr milliseconds kFirstLook{20}, kLongestLook{1000}, kLookOnceTold{5000}, kLookAtOwn{30'000};
 constexpr const char* kPrefix = "probe/";
 
 std::string key_of(int64_t generation, int rank) {
@@ -76,8 +76,10 @@ void StoreProbe::work() {
       over_ = false;
     }
     remove_own();
+    begun_ = steady_clock::now();
+    told_of_failure_ = false;
     if (generation.rank == 0) {
-      put_mark(generation);
+      keep_mark(generation);
     } else {
       look_for_mark(generation);
     }
@@ -85,20 +87,27 @@ void StoreProbe::work() {
   remove_own();
 }
 
-// A store that takes nothing for longer than others look for the mark is said, for they say that it is another one.
-void StoreProbe::put_mark(const Generation& generation) {
-  const auto begun = steady_clock::now();
+void StoreProbe::tell_of_failure(const std::string& what) {
+  if (steady_clock::now() - begun_ < patience_ || told_of_failure_) return;
+  const std::lock_guard lock(mutex_);
+  if (over_) return;
+  told_of_failure_ = true;
+  tell_("checkpoint_failed", what);
+}
+
+// A store that takes nothing is said, for the others call it another one.
+void StoreProbe::keep_mark(const Generation& generation) {
   const std::string mark = mark_of(generation);
   own_ = key_of(generation.number, 0);
-  bool told = false;
-  for (milliseconds pause = kFirstLook;; pause = std::min(2 * pause, kLookOnceTold)) {
-    const auto put = store_.put(own_, std::as_bytes(std::span(mark)));
-    if (put) return remove_older(generation.number);
-    if (steady_clock::now() - begun >= patience_ && !std::exchange(told, true)) {
-      const std::lock_guard lock(mutex_);
-      if (over_) return;
-      tell_("checkpoint_failed", fmt::format("rank 0, {}, cannot write into {}, where all ranks look whether it is theirs: {}",
-                                             generation.first, store_.describe(), put.error().message));
+  bool is_first = true;
+  for (milliseconds pause = kFirstLook;; pause = std::min(2 * pause, is_first ? kLookOnceTold : kLookAtOwn)) {
+    if (is_first || look(generation) == Look::kMissing) {
+      if (const auto put = store_.put(own_, std::as_bytes(std::span(mark))); !put) {
+        tell_of_failure(fmt::format("rank 0, {}, cannot write into {}, where all ranks look whether it is theirs: {}",
+                                    generation.first, store_.describe(), put.error().message));
+      } else if (std::exchange(is_first, false)) {
+        remove_older(generation.number);
+      }
     }
     if (wait(pause)) return;
   }
@@ -120,7 +129,9 @@ StoreProbe::Look StoreProbe::look(const Generation& generation) {
   const std::string mark = mark_of(generation);
   const auto found = store_.get(key_of(generation.number, 0));
   if (found) return std::ranges::equal(*found, std::as_bytes(std::span(mark))) ? Look::kThere : Look::kMissing;
-  return found.error().code == storage::Error::Code::kNotFound ? Look::kMissing : Look::kUnknown;
+  if (found.error().code == storage::Error::Code::kNotFound) return Look::kMissing;
+  problem_ = found.error().message;
+  return Look::kUnknown;
 }
 
 // A machine may remember for half a minute that a network folder lacks a file (NFS), until it writes there itself.
@@ -129,16 +140,16 @@ StoreProbe::Look StoreProbe::look_again_as_a_writer(const Generation& generation
   own_ = key_of(generation.number, generation.rank);
   const auto put = store_.put(own_, std::as_bytes(std::span(text)));
   const Look seen = put ? look(generation) : Look::kUnknown;
+  if (!put) problem_ = put.error().message;
   remove_own();
   return seen;
 }
 
 void StoreProbe::look_for_mark(const Generation& generation) {
-  const auto begun = steady_clock::now();
   for (milliseconds pause = kFirstLook;;) {
     if (wait(pause)) return;
     Look seen = look(generation);
-    const bool late = steady_clock::now() - begun >= patience_;
+    const bool late = steady_clock::now() - begun_ >= patience_;
     if (seen == Look::kMissing && late && !elsewhere_) {
       seen = look_again_as_a_writer(generation);
       const std::lock_guard lock(mutex_);
@@ -163,6 +174,9 @@ void StoreProbe::look_for_mark(const Generation& generation) {
       if (seen == Look::kThere || elsewhere_) settled_ = true;
     }
     if (seen == Look::kThere) return;
+    if (seen == Look::kUnknown)
+      tell_of_failure(fmt::format("rank {} on node {} cannot look in {} for what rank 0, {}, puts there: {}", generation.rank,
+                                  generation.node, store_.describe(), generation.first, problem_));
     const milliseconds longest = std::max(kFirstLook, elsewhere_ ? std::min(kLookOnceTold, patience_) : patience_ / 4);
     pause = std::min({2 * pause, elsewhere_ ? kLookOnceTold : kLongestLook, longest});
   }

@@ -1,8 +1,9 @@
 // Whether the ranks of a divided state write to one store: a folder of which each has another one of the same name makes no
 // checkpoint.
 //
-// Rank 0 puts a mark into the store when a generation begins, which only this generation can have, and the others look for it,
-// beside training. A rank that does not find it says so once, and looks on: when it finds the mark later it says that, too.
+// Rank 0 puts a mark into the store when a generation begins, which only this generation can have, and again where it is gone:
+// another folder may lie there by then. The others look for it, beside training. A rank that does not find it says so once, and
+// looks on: when it finds the mark later it says that, too.
 // Promises: a store that is away, slow or full is not called another one; a mark of an older generation is not taken for this
 // one's, and goes away. Thread: one of its own.
 #pragma once
@@ -53,7 +54,8 @@ class StoreProbe {
  private:
   enum class Look { kThere, kMissing, kUnknown };
   void work();
-  void put_mark(const Generation& generation);
+  void keep_mark(const Generation& generation);
+  void tell_of_failure(const std::string& what);  // once a generation, when it has been so for longer than `patience`
   void look_for_mark(const Generation& generation);
   Look look(const Generation& generation);
   Look look_again_as_a_writer(const Generation& generation);
@@ -70,7 +72,10 @@ class StoreProbe {
   std::condition_variable changed_;
   std::optional<Generation> next_;
   bool over_ = false, stopping_ = false;
-  std::string own_;  // the key of this rank's mark, where there is one
+  std::string own_;      // the key of this rank's mark, where there is one
+  std::string problem_;  // of the last look that could not be had
+  std::chrono::steady_clock::time_point begun_;
+  bool told_of_failure_ = false;
   std::thread thread_;
 };
 

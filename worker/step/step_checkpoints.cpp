@@ -35,13 +35,18 @@ struct NotReady {
   bool given_up = false;  // by one of them, so that all do
 
   bool is_nobody() const { return busy.empty() && looking.empty() && elsewhere.empty(); }
-  // Why there is no checkpoint now. `missing`: the part that an older one lacks.
-  std::string why(const std::string& missing) const {
+  // Whose store is not that of rank 0, or not known to be; "": nobody's.
+  std::string of_stores() const {
     if (!elsewhere.empty())
       return fmt::format("{} cannot find what rank 0 puts into the checkpoint store: it is another folder there", elsewhere);
+    if (looking.empty()) return "";
+    return fmt::format("what rank 0 puts into the checkpoint store is not found yet, or cannot be read, by {}", looking);
+  }
+  // Why there is no checkpoint now. `missing`: the part that an older one lacks.
+  std::string why(const std::string& missing) const {
+    if (!elsewhere.empty()) return of_stores();
     if (!missing.empty()) return missing;
-    if (!busy.empty()) return "an older one is still being written by " + busy;
-    return looking + " has not found yet what rank 0 puts into the checkpoint store, or cannot read there";
+    return busy.empty() ? of_stores() : "an older one is still being written by " + busy;
   }
 };
 
@@ -123,11 +128,12 @@ RunResult<LastWrite> wait_until_all_can_write(TrainLoop& loop) {
       tell_of_no_last_checkpoint(loop, why);
       return LastWrite{.begins = false};
     }
-    const bool looks_long = !others->looking.empty() && Clock::now() - since > 2 * StoreProbe::kPatience;
-    if ((!others->elsewhere.empty() || looks_long) && loop.ring.rank() == 0 && std::exchange(told, why) != why) {
+    const bool is_known = !others->elsewhere.empty() || Clock::now() - since > 2 * StoreProbe::kPatience;
+    const std::string of_stores = is_known ? others->of_stores() : "";
+    if (!of_stores.empty() && loop.ring.rank() == 0 && std::exchange(told, of_stores) != of_stores) {
       loop.outbox.event(loop.session.job, "checkpoint_failed",
                         fmt::format("the checkpoint of step {}, for which the job waits, cannot be written yet: {}",
-                                    loop.session.state->step, why));
+                                    loop.session.state->step, of_stores));
     }
     if (others->all_leave) {
       if (!all_leave_since) all_leave_since = Clock::now();
