@@ -162,8 +162,8 @@ class Reads(BesideTheLeader):
         self.cluster.services[self.cluster.leader_name()].kill()
         self.cluster.leader = harness.wait_until(lambda: next((url for url in [self.cluster.find_leader()] if url not in (None, before)), None), 20,
                                                  "the other to lead")
-        step = self.cluster.job(job)["step"]
-        self.cluster.wait_step(job, step + 2)
+        told = self.cluster.wait_step(job, self.cluster.job(job)["step"] + 2)["step"]
+        self.cluster.wait_step(job, told + 1)  # w1, rank 0, tells more when it has heard the answer to what it told before
         first = self.cluster.training_pid("w1")
         os.kill(first, signal.SIGKILL)
 
@@ -172,7 +172,7 @@ class Reads(BesideTheLeader):
             return pid if pid != first else None
         with open(f"/proc/{harness.wait_until(second, 30, 'w1 to be started again')}/environ", "rb") as file:
             self.assertIn(b"HOLDFAST_INTERNAL_TERM=2", file.read().split(b"\0"))
-        self.cluster.wait_step(job, step + 4)
+        self.cluster.wait_step(job, told + 3)
 
 
 class Pulls(BesideTheLeader):
