@@ -35,7 +35,7 @@ struct NotReady {
   bool given_up = false;  // by one of them, so that all do
 
   bool is_nobody() const { return busy.empty() && looking.empty() && elsewhere.empty(); }
-  // Whose store is not that of rank 0, or not known to be; "": nobody's.
+  // The ranks whose store is not that of rank 0, or is not known to be, in words; "": none.
   std::string of_stores() const {
     if (!elsewhere.empty())
       return fmt::format("{} cannot find what rank 0 puts into the checkpoint store: it is another folder there", elsewhere);
