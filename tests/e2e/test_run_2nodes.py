@@ -45,7 +45,7 @@ class Run2Nodes(unittest.TestCase):
     def test_two_nodes_train_to_the_end_and_both_commands_end(self):
         master = self.start(0, "tiny", "1")
         other = self.start(1, HOLDFAST_TOKEN=self.worker_token())
-        self.assertEqual(0, master.wait_exit(timeout_s=240))
+        self.assertEqual(0, master.wait_exit(timeout_s=600))
         self.assertEqual(0, other.wait_exit(timeout_s=60))
         self.assertIn("1 passes over", master.log())
         self.assertRegex(master.log(), r"\n2 nodes (do \d|are slower than one)")
@@ -63,7 +63,7 @@ class Run2Nodes(unittest.TestCase):
         self.assertIn("the same command goes on from here", master.log())
         again = self.start(0, "tiny", "1")  # it plans nothing: the settings are the job's
         again.wait_log(" goes on", 60)
-        self.assertEqual(0, again.wait_exit(timeout_s=240))
+        self.assertEqual(0, again.wait_exit(timeout_s=600))
 
     def test_wrong_words_are_named(self):
         for arguments, expected in ((["2", "127.0.0.1"], 'RANK is "2"'), (["0", "127.0.0.1", "huge"], 'MODEL is "huge"'),

@@ -156,8 +156,10 @@ test("a running job is profiled: its costs are shown, and the trace is saved", a
   await waitText(dialog(page).getByRole("alert"), /from 1 to 200/);
   await page.getByLabel("Steps", { exact: true }).fill("10");
   const download = page.waitForEvent("download");
+  await cluster.crawl();
   await dialog(page).getByRole("button", { name: "Record" }).click();
   await waitText(dialog(page).getByRole("status"), /Recording steps \d+ to \d+/);
+  await cluster.hurry();
   await screenshot(page, "dialog-profile-recording");
   const saved = await download;
   assert.equal(saved.suggestedFilename(), `${job}-profile.json`);

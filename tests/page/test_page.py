@@ -20,7 +20,7 @@ from postgresql_server import PostgresqlServer
 from processes import wait_until
 from several_services import SeveralServices
 
-NODE_S_MAX = 280
+NODE_S_MAX = 840
 CHROMIUM = shutil.which("chromium")
 
 

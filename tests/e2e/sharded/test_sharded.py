@@ -120,7 +120,7 @@ class Sharded(harness.ClusterTest):
 
     def test_it_is_shown_who_owns_what_and_what_the_next_loss_would_cost(self):
         self.start_four()
-        job = self.cluster.submit(**{**self.spec, "total_steps": 400, "checkpoint_every": 10})
+        job = self.cluster.submit(**{**self.spec, "total_steps": 100_000, "checkpoint_every": 10})
         self.cluster.wait_event(job, "checkpoint_committed")
         shown = self.shown_when(job, lambda job: job["division"])
         self.assertEqual({"copies": 2, "copies_wanted": 2, "nodes": 1, "bytes_to_come": 0}, shown["division"])
@@ -189,7 +189,7 @@ class Sharded(harness.ClusterTest):
         large = {**self.whole, "n_layer": 12, "n_embd": 256, "n_head": 4, "block_size": 32, "batch_size": 1, "global_batch_size": 4,
                  "dtype": "bfloat16", "total_steps": 16, "min_nodes": 3, "checkpoint_every": 5, "valid_data_path": ""}
         self.cluster.start_worker("roomy")
-        reference = self.cluster.wait_state(self.cluster.submit(**{**large, "min_nodes": 1}), "succeeded")["state_hash"]
+        reference = self.cluster.wait_state(self.cluster.submit(**{**large, "min_nodes": 1}), "succeeded", timeout_s=240)["state_hash"]
         self.cluster.stop_workers()
         self.cluster.start_workers("w1", "w2", "w3", "w4", slow_ms=SLOW_MS, arguments=("--memory_gib", str(limit_gib)))
         job = self.cluster.submit(**large)
@@ -199,10 +199,10 @@ class Sharded(harness.ClusterTest):
         job = self.cluster.submit(**{**large, "shard": "auto"})
         chosen = self.cluster.wait_event(job, "shard_chosen")["message"]
         self.assertRegex(chosen, rf"^optimizer: with 3 workers none needs 0\.\d+ GiB, and w[1-4] may take {limit_gib} GiB$")
-        self.cluster.wait_step(job, 6)
+        self.cluster.wait_step(job, 6, timeout_s=240)
         self.assertRegex(self.cluster.cli("show", job), r"divided +optimizer \(auto\): each part on 2 workers")
         self.cluster.kill_worker("w2")
-        shown = self.cluster.wait_state(job, "succeeded")
+        shown = self.cluster.wait_state(job, "succeeded", timeout_s=240)
         self.assertEqual(reference, shown["state_hash"])
         self.assertEqual(("optimizer", "auto"), (shown["shard"], shown["spec"]["shard"]))
         self.assertEqual(["shard_chosen"], [kind for kind in self.cluster.event_kinds(job) if kind in ("shard_chosen", "state_lost")])

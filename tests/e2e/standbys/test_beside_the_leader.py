@@ -72,7 +72,7 @@ class BesideTheLeader(SeveralServicesTest):
 
 class Reads(BesideTheLeader):
     def test_one_that_stands_by_shows_jobs_as_they_go_on(self):
-        job = self.begin(total_steps=400)
+        job = self.begin(total_steps=100_000)
         standby, leader = self.standby(), self.cluster.url
         self.assertEqual(leader, self.health(standby)["leader"])
         status, headers, shown = self.ask(standby, f"/v1/jobs/{job}")
@@ -92,7 +92,7 @@ class Reads(BesideTheLeader):
         self.assertEqual("503", str(self.ask(standby, "/readyz")[0]))
 
     def test_the_command_line_says_so_and_prefers_the_leader(self):
-        job = self.begin(total_steps=400)
+        job = self.begin(total_steps=100_000)
         standby, leader = self.standby(), self.cluster.url
 
         def show(server):
@@ -157,7 +157,7 @@ class Reads(BesideTheLeader):
         self.assertLess(seconds, LEASE_S)
 
     def test_a_worker_that_is_started_again_knows_the_term_of_its_predecessor(self):
-        job = self.begin(total_steps=400)
+        job = self.begin(total_steps=100_000)
         before = self.cluster.url
         self.cluster.services[self.cluster.leader_name()].kill()
         self.cluster.leader = harness.wait_until(lambda: next((url for url in [self.cluster.find_leader()] if url not in (None, before)), None), 20,
@@ -236,7 +236,7 @@ class Pulls(BesideTheLeader):
         self.cluster.service_flags = ("--pull_mib_per_s", "0.000001")
         self.cluster.start_one(name)
         self.cluster.start_workers("w1", slow_ms=50)
-        job = self.cluster.submit(**harness.small_spec(self.cluster.folder, nodes=1, min_nodes=1, max_nodes=1, total_steps=400, checkpoint_every=10))
+        job = self.cluster.submit(**harness.small_spec(self.cluster.folder, nodes=1, min_nodes=1, max_nodes=1, total_steps=100_000, checkpoint_every=10))
         harness.wait_until(lambda: [f for f in self.cluster.checkpoint_files(name, job) if f.endswith(".hfs")], 60, "a shard to be pulled")
         self.cluster.services[name].kill()
         self.assertEqual([], [f for f in self.cluster.checkpoint_files(name, job) if f.endswith("manifest.json")])

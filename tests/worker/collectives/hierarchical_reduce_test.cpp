@@ -250,7 +250,7 @@ TEST(HierarchicalReduce, WithoutMemoryAllRanksUseTheRing) {
 
 TEST(HierarchicalReduce, WhereLeadersDoNotReachEachOtherAllRanksUseTheRing) {
   RanksOnNodes ranks({"a", "a", "b", "b"});
-  ranks.options().form_timeout = milliseconds(500);
+  ranks.options().form_timeout = milliseconds(2000);
   const RingOptions shared = ranks.options();
   ranks.ring().each_rank([&](int rank) {
     RingOptions options = shared;
