@@ -76,15 +76,14 @@ RunResult<NotReady> ask_who_is_ready(TrainLoop& loop, AskedFor asked_for, bool i
     words += words.empty() ? "" : ", ";
     words += rank < loop.workers.size() ? loop.workers[rank] : fmt::format("rank {}", rank);
   }
-  loop.checkpoints.others_are_elsewhere(others.elsewhere.empty() ? "" : others.why(""));
+  loop.checkpoints.others_are_elsewhere(others.elsewhere.empty() ? "" : others.of_stores());
   return others;
 }
 
 void tell_of_no_last_checkpoint(TrainLoop& loop, const std::string& why) {
   const auto text = fmt::format(
       "the checkpoint of step {}, the last one, could not begin in time: {}; where nobody takes over what these workers have "
-      "in "
-      "memory, the job goes on from the newest that is registered",
+      "in memory, the job goes on from the newest that is registered",
       loop.session.state->step, why);
   spdlog::warn("{}", text);
   if (loop.ring.rank() == 0) loop.outbox.event(loop.session.job, "checkpoint_failed", text);
@@ -141,8 +140,7 @@ RunResult<LastWrite> wait_until_all_can_write(TrainLoop& loop) {
       if (std::exchange(said, why) != why)
         spdlog::info(
             "the checkpoint of step {} has to wait, for at most {:.0f} s, before this worker leaves: {}; another SIGTERM ends "
-            "the "
-            "worker without it",
+            "the worker without it",
             loop.session.state->step, std::max(0.0, std::chrono::duration<double>(left).count()), why);
     }
     if (loop.interrupt.wait_for(kAskAgain)) return tl::unexpected(interrupted(loop.interrupt.reason()));

@@ -109,6 +109,21 @@ void finish(float* c, int64_t c_width, const float* from, int64_t rows, int64_t 
   }
 }
 
+int parts_of(const ProductShape& shape) {
+  return shape.bfloat16 ? BFloat16Cells::kParts : ThreePartCells::kParts;
+}
+
+SquareForm square(const ProductShape& shape) {
+  return {kTileSide, kTileDepth, static_cast<size_t>(parts_of(shape)) * kTileBytes};
+}
+
+size_t square_at(const ProductShape& shape, int64_t column, int64_t k) {
+  const int64_t before = k / block_depth(shape), in_block = k - before * block_depth(shape);
+  const int64_t tiles = (depth_from(shape, k - in_block) + kTileDepth - 1) / kTileDepth;
+  return static_cast<size_t>(before) * block_bytes(shape, shape.n) +
+         static_cast<size_t>(column / kTileSide * tiles + in_block / kTileDepth) * square(shape).bytes;
+}
+
 static_assert(kPackedColumns % kSide == 0);
 
 template <typename Cells>
@@ -116,10 +131,9 @@ void pack_blocks(const ProductShape& shape, const void* memory, Piece piece, cha
   const auto* b = static_cast<const typename Cells::Element*>(memory) + piece.first * shape.b.column;
   const int64_t blocks = blocks_of_depth(shape);
   for (int64_t block = blocks * piece.part / piece.parts; block < blocks * (piece.part + 1) / piece.parts; ++block) {
-    const int64_t k = block * block_depth(shape), depth = depth_from(shape, k), tiles = (depth + kTileDepth - 1) / kTileDepth;
-    char* const to = packed + static_cast<size_t>(block) * block_bytes(shape, shape.n) +
-                     static_cast<size_t>(piece.first / kTileSide * tiles * Cells::kParts) * kTileBytes;
-    pack_lines<Cells>(to, b + k * shape.b.row, shape.b.column, shape.b.row, piece.count, padded(piece.count), depth, true);
+    const int64_t k = block * block_depth(shape);
+    pack_lines<Cells>(packed + square_at(shape, piece.first, k), b + k * shape.b.row, shape.b.column, shape.b.row, piece.count,
+                      padded(piece.count), depth_from(shape, k), true);
   }
 }
 
@@ -177,21 +191,6 @@ void pack(const ProductShape& shape, const void* b, Piece piece, void* packed) {
 
 void pack_int4(const ProductShape& shape, const Int4Columns& b, void* packed) {
   (shape.bfloat16 ? pack_int4_blocks<BFloat16Cells> : pack_int4_blocks<ThreePartCells>)(shape, b, static_cast<char*>(packed));
-}
-
-int parts_of(const ProductShape& shape) {
-  return shape.bfloat16 ? BFloat16Cells::kParts : ThreePartCells::kParts;
-}
-
-SquareForm square(const ProductShape& shape) {
-  return {kTileSide, kTileDepth, static_cast<size_t>(parts_of(shape)) * kTileBytes};
-}
-
-size_t square_at(const ProductShape& shape, int64_t column, int64_t k) {
-  const int64_t before = k / block_depth(shape), in_block = k - before * block_depth(shape);
-  const int64_t tiles = (depth_from(shape, k - in_block) + kTileDepth - 1) / kTileDepth;
-  return static_cast<size_t>(before) * block_bytes(shape, shape.n) +
-         static_cast<size_t>(column / kTileSide * tiles + in_block / kTileDepth) * square(shape).bytes;
 }
 
 size_t scratch_bytes(const ProductShape& shape) {
